@@ -1,0 +1,238 @@
+//! What callers, operators and the driver ask of the machine.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::names::*;
+use crate::selector::Selector;
+use crate::time::Ttl;
+
+#[derive(Clone, Debug)]
+pub enum Command {
+    Acquire(Acquire),
+    Renew(Renew),
+    Release(Release),
+    /// Ends a request at whatever stage it is: afterwards it neither waits nor holds, and never will.
+    Withdraw {
+        namespace: Namespace,
+        request: RequestId,
+    },
+    /// Ends a hold as an operator, only if `holder` still has it with `token`.
+    ForceRelease(ForceRelease),
+    /// Says that an outside owner is gone: its bound holds end.
+    OwnerGone {
+        namespace: Namespace,
+        owner: OwnerId,
+    },
+
+    OpenSession(OpenSession),
+    /// Moves the end of a session that no connection carries to a grace from now.
+    KeepAlive {
+        namespace: Namespace,
+        session: Key,
+    },
+    /// A connection takes the session over: it does not end while the connection lives.
+    AttachSession {
+        namespace: Namespace,
+        session: Key,
+    },
+    /// The connection is gone: the session ends after its grace unless it is attached again.
+    /// Only if `attachment` is still the latest: a client may be back before its old connection is missed.
+    DetachSession {
+        session: SessionId,
+        attachment: u64,
+    },
+    EndSession {
+        namespace: Namespace,
+        session: Key,
+    },
+
+    /// Declares a pool, or changes a declared or undeclared one.
+    SetPool(SetPool),
+    /// Drains, quarantines or returns a pool, or one of its resources.
+    SetCondition(SetCondition),
+    /// No new holds or waiters; the pool vanishes with its last hold.
+    RemovePool {
+        pool: PoolPath,
+    },
+
+    /// The driver's: ends what is due, a bounded amount of it.
+    Expire,
+    /// The driver's, once after recovery: callers of the process before are gone, sessions get their grace again.
+    Restart,
+    /// The driver's: the caller of a waiter hung up.
+    Abandon {
+        waiter: WaiterId,
+    },
+    /// The driver's: a grant could not be handed to its caller.
+    TakeBack {
+        token: Token,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub struct Acquire {
+    pub pool: PoolPath,
+    pub demand: Demand,
+    /// The size the caller believes the pool to have: an unknown pool is created with it (1 if absent), a
+    /// known one must have it.
+    pub size: Option<u32>,
+    /// If absent: the pool's window if it has one, else the session if there is one, else a lease of
+    /// [`crate::LEASE_DEFAULT`].
+    pub lifetime: Option<Lifetime>,
+    pub wait: Wait,
+    pub priority: Priority,
+    pub holder: Arc<Holder>,
+    /// The wait ends with it, and so does the hold if its lifetime says so.
+    pub session: Option<Key>,
+    pub request: Option<RequestId>,
+}
+
+/// How much of what.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Demand {
+    pub amount: Amount,
+    /// Only for pools of named resources.
+    pub selector: Option<Selector>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Amount {
+    /// At least one.
+    Count(u32),
+    /// Everything there is (that the selector matches): the writer of a read-write lock.
+    All,
+}
+
+/// What ends a hold, besides its release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lifetime {
+    /// Ends unless renewed.
+    Leased(Ttl),
+    /// Ends with the client's session.
+    Session,
+    /// Ends after a fixed time and cannot be released early: a place in a rate window.
+    Window(Ttl),
+    /// Only its release.
+    Kept,
+    /// Ends with something outside, such as a workflow.
+    Bound(OwnerId),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Now or not at all.
+    Try,
+    For(Ttl),
+    Forever,
+}
+
+#[derive(Clone, Debug)]
+pub struct Renew {
+    pub namespace: Namespace,
+    pub key: Key,
+    /// If given, the hold must be one of this pool.
+    pub pool: Option<PoolName>,
+    /// If absent, the lease's own length again.
+    pub ttl: Option<Ttl>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Release {
+    pub namespace: Namespace,
+    pub key: Key,
+    /// If given, the hold must be one of this pool.
+    pub pool: Option<PoolName>,
+}
+
+#[derive(Clone, Debug)]
+pub struct ForceRelease {
+    pub pool: PoolPath,
+    pub holder: HolderId,
+    pub token: Token,
+    pub reason: Note,
+}
+
+#[derive(Clone, Debug)]
+pub struct OpenSession {
+    pub namespace: Namespace,
+    pub holder: Arc<Holder>,
+    /// How long it outlives its connection, or its last keep-alive.
+    pub grace: Ttl,
+    /// Whether a connection carries it from the start.
+    pub attached: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct SetPool {
+    pub pool: PoolPath,
+    pub spec: PoolSpec,
+}
+
+/// What a pool is meant to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolSpec {
+    pub capacity: Capacity,
+    pub order: Order,
+    /// Every hold of the pool is a place in a window of this length.
+    pub window: Option<Ttl>,
+    /// False for a pool that came to be on first use and may vanish when idle.
+    pub declared: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Capacity {
+    Units(u32),
+    Resources { placement: Placement, resources: Vec<ResourceSpec> },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceSpec {
+    pub name: ResourceName,
+    /// To choose by.
+    pub labels: Labels,
+    /// Told to whoever is granted it.
+    pub properties: Labels,
+}
+
+/// Which of the free resources that fit is granted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// In the order they were declared.
+    #[default]
+    First,
+    LeastRecentlyUsed,
+    MostRecentlyUsed,
+    Random,
+    /// The one whose value of this label is in use least.
+    Spread(LabelName),
+}
+
+/// Who may be served while the head of the queue cannot be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Nobody who wants something the head could use.
+    #[default]
+    Strict,
+    /// Whoever fits.
+    Backfill,
+}
+
+#[derive(Clone, Debug)]
+pub struct SetCondition {
+    pub pool: PoolPath,
+    /// None: the whole pool.
+    pub resource: Option<ResourceName>,
+    pub condition: Condition,
+}
+
+/// Whether a pool or a resource is handed out. Holds there are go on in any case.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Condition {
+    #[default]
+    InService,
+    /// Finishing, for a planned reason.
+    Drained(Option<Note>),
+    /// Suspected broken.
+    Quarantined(Note),
+}

@@ -1,0 +1,203 @@
+//! What happened. Events are the only thing that changes state, and what the log, the history and every
+//! watcher see. They hold whole facts, so that a reader of the history needs nothing else.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use crate::command::{Condition, PoolSpec};
+use crate::names::*;
+use crate::state::{Hold, Waiter};
+use crate::time::{Timestamp, Ttl};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    Queued {
+        id: WaiterId,
+        waiter: Box<Waiter>,
+    },
+    /// `waiter` is the one that was served; none for a request that found room at once.
+    Granted {
+        token: Token,
+        hold: Box<Hold>,
+        waiter: Option<WaiterId>,
+    },
+    Renewed {
+        token: Token,
+        pool: PoolPath,
+        holder: HolderId,
+        ttl: Ttl,
+        deadline: Timestamp,
+    },
+    Ended {
+        token: Token,
+        pool: PoolPath,
+        holder: HolderId,
+        how: HoldEnd,
+    },
+    WaitEnded {
+        id: WaiterId,
+        pool: PoolPath,
+        holder: HolderId,
+        how: WaitEnd,
+    },
+    /// The session lost its connection: the waiter is passed over, but keeps its place.
+    WaiterAway {
+        id: WaiterId,
+        pool: PoolPath,
+        holder: HolderId,
+    },
+    /// The acquire was made again, with the same request id.
+    WaiterBack {
+        id: WaiterId,
+        pool: PoolPath,
+        holder: HolderId,
+    },
+    /// A request that had not arrived was withdrawn; should it still arrive, it is refused.
+    RequestWithdrawn {
+        namespace: Namespace,
+        request: RequestId,
+    },
+
+    SessionOpened {
+        id: SessionId,
+        namespace: Namespace,
+        key: Key,
+        holder: Arc<Holder>,
+        grace: Ttl,
+        attached: bool,
+    },
+    SessionKept {
+        id: SessionId,
+        deadline: Timestamp,
+    },
+    SessionAttached {
+        id: SessionId,
+        namespace: Namespace,
+        holder: HolderId,
+    },
+    SessionDetached {
+        id: SessionId,
+        namespace: Namespace,
+        holder: HolderId,
+        deadline: Timestamp,
+    },
+    /// Asked to end: nothing more is done for it, and its holds and waits are being ended.
+    SessionClosing {
+        id: SessionId,
+        namespace: Namespace,
+        holder: HolderId,
+    },
+    SessionEnded {
+        id: SessionId,
+        namespace: Namespace,
+        holder: HolderId,
+    },
+
+    PoolSet {
+        pool: PoolPath,
+        spec: PoolSpec,
+        created: bool,
+    },
+    ConditionSet {
+        pool: PoolPath,
+        resource: Option<ResourceName>,
+        condition: Condition,
+    },
+    /// It takes nobody any more and vanishes with its last hold.
+    PoolRemoving {
+        pool: PoolPath,
+    },
+    PoolGone {
+        pool: PoolPath,
+    },
+
+    /// A server process took the data over.
+    Restarted,
+}
+
+/// Why a hold is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HoldEnd {
+    Released,
+    /// Its deadline passed.
+    Expired,
+    SessionEnded,
+    OwnerGone,
+    /// By an operator, who gave a reason.
+    Forced(Note),
+    /// Its request was withdrawn after it was granted.
+    Withdrawn,
+    /// The caller was gone when the grant came.
+    Unreceived,
+}
+
+/// Why a wait ended without a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitEnd {
+    TimedOut,
+    Withdrawn,
+    SessionEnded,
+    /// The caller hung up, or the server it was connected to stopped.
+    CallerGone,
+    /// The pool changed, and what was asked can no longer fit.
+    NeverFits,
+    PoolRemoved,
+}
+
+impl Event {
+    /// The team whose history this belongs to; none for the server's own.
+    pub fn namespace(&self) -> Option<&Namespace> {
+        match self {
+            Self::RequestWithdrawn { namespace, .. }
+            | Self::SessionOpened { namespace, .. }
+            | Self::SessionAttached { namespace, .. }
+            | Self::SessionDetached { namespace, .. }
+            | Self::SessionClosing { namespace, .. }
+            | Self::SessionEnded { namespace, .. } => Some(namespace),
+            _ => self.pool().map(PoolPath::namespace),
+        }
+    }
+
+    pub fn pool(&self) -> Option<&PoolPath> {
+        match self {
+            Self::Queued { waiter, .. } => Some(&waiter.pool),
+            Self::Granted { hold, .. } => Some(&hold.pool),
+            Self::Renewed { pool, .. }
+            | Self::Ended { pool, .. }
+            | Self::WaitEnded { pool, .. }
+            | Self::WaiterAway { pool, .. }
+            | Self::WaiterBack { pool, .. }
+            | Self::PoolSet { pool, .. }
+            | Self::ConditionSet { pool, .. }
+            | Self::PoolRemoving { pool }
+            | Self::PoolGone { pool } => Some(pool),
+            Self::RequestWithdrawn { .. }
+            | Self::SessionOpened { .. }
+            | Self::SessionKept { .. }
+            | Self::SessionAttached { .. }
+            | Self::SessionDetached { .. }
+            | Self::SessionClosing { .. }
+            | Self::SessionEnded { .. }
+            | Self::Restarted => None,
+        }
+    }
+
+    /// Whom it happened to.
+    pub fn holder(&self) -> Option<&HolderId> {
+        match self {
+            Self::Queued { waiter, .. } => Some(&waiter.holder.id),
+            Self::Granted { hold, .. } => Some(&hold.holder.id),
+            Self::SessionOpened { holder, .. } => Some(&holder.id),
+            Self::Renewed { holder, .. }
+            | Self::Ended { holder, .. }
+            | Self::WaitEnded { holder, .. }
+            | Self::WaiterAway { holder, .. }
+            | Self::WaiterBack { holder, .. }
+            | Self::SessionAttached { holder, .. }
+            | Self::SessionDetached { holder, .. }
+            | Self::SessionClosing { holder, .. }
+            | Self::SessionEnded { holder, .. } => Some(holder),
+            _ => None,
+        }
+    }
+}

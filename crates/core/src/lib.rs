@@ -1,0 +1,43 @@
+//! The rules of Tenure: who gets what, when, and for how long.
+//!
+//! A deterministic machine. [`Machine::apply`] takes a stamp and a command and gives a reply and the
+//! events that happened; [`State::evolve`] is the one function that changes state, used for live traffic
+//! and for recovery alike. What the machine cannot derive (time, ids, randomness) arrives in the stamp.
+//!
+//! What is deliberately not here: clocks, sockets, files, threads, randomness, async. The crate does not
+//! link the standard library, so the compiler keeps them out.
+
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod command;
+mod event;
+mod limits;
+mod machine;
+mod names;
+mod placement;
+mod pool;
+mod query;
+mod queue;
+mod refusal;
+mod reply;
+mod selector;
+mod state;
+mod time;
+mod view;
+
+pub use command::*;
+pub use event::*;
+pub use limits::*;
+pub use machine::{Machine, Outcome};
+pub use names::*;
+pub use pool::{Pool, Resource, Taken};
+pub use refusal::*;
+pub use reply::*;
+pub use selector::{Selector, SelectorError};
+pub use state::{Counters, EndedRequest, Hold, RequestStage, Session, State, Waiter};
+pub use time::{Stamp, Timestamp, Ttl};
+pub use view::*;

@@ -1,0 +1,317 @@
+//! Commands in, a reply and events out. Deciding happens here and in the modules below; changing the state
+//! is left to [`State::evolve`].
+
+mod acquire;
+mod pools;
+mod sessions;
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use crate::command::*;
+use crate::event::{Event, HoldEnd, WaitEnd};
+use crate::limits::{Limits, WORK_PER_COMMAND_MAX};
+use crate::names::*;
+use crate::placement;
+use crate::refusal::Refusal;
+use crate::reply::{Grant, Reply};
+use crate::state::{Due, Hold, RequestStage, State};
+use crate::time::{Stamp, Timestamp};
+
+#[derive(Debug)]
+pub struct Machine {
+    state: State,
+    limits: Limits,
+    /// Pools in which waiters may be served, left over when a command had done its share of work. Not part of
+    /// the state: after a restart no waiter is present until it asks again, and then its pool is served.
+    unserved: BTreeSet<PoolPath>,
+}
+
+/// What came of a command.
+#[derive(Debug)]
+pub struct Outcome {
+    pub reply: Reply,
+    pub events: Vec<Event>,
+}
+
+impl Machine {
+    pub fn new(limits: Limits) -> Self {
+        Self::restored(State::new(limits.pool_idle), limits)
+    }
+
+    /// Goes on from a recovered state. The first command must be [`Command::Restart`].
+    pub fn restored(state: State, limits: Limits) -> Self {
+        Self { state, limits, unserved: BTreeSet::new() }
+    }
+
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// When [`Command::Expire`] must be applied next, at the latest. Anything due must have been ended before
+    /// another command is applied, so that a lease is over for everyone who asks after its deadline.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        if self.unserved.is_empty() { self.state.next_deadline() } else { Some(self.state.counters.now) }
+    }
+
+    pub fn apply(&mut self, stamp: Stamp, command: Command) -> Outcome {
+        assert!(
+            matches!(command, Command::Expire | Command::Restart)
+                || self.next_deadline().is_none_or(|deadline| deadline > stamp.at),
+            "what is due is ended before another command"
+        );
+        let mut step = Step { machine: self, stamp, events: Vec::new(), work: 0 };
+        let reply = match step.decide(command) {
+            Ok(reply) => reply,
+            Err(refusal) => {
+                assert!(step.events.is_empty(), "a refusal has no effect");
+                Reply::Refused(Box::new(refusal))
+            }
+        };
+        Outcome { reply, events: step.events }
+    }
+
+    /// A hold as its holder sees it, for the answer to a waiter that was just served.
+    pub fn grant(&self, token: Token) -> Option<Grant> {
+        self.state.holds.get(&token).map(|hold| self.state.grant(token, hold))
+    }
+}
+
+/// One command being applied.
+struct Step<'a> {
+    machine: &'a mut Machine,
+    stamp: Stamp,
+    events: Vec<Event>,
+    /// How much has been done, against [`WORK_PER_COMMAND_MAX`].
+    work: usize,
+}
+
+impl Step<'_> {
+    fn decide(&mut self, command: Command) -> Result<Reply, Refusal> {
+        match command {
+            Command::Acquire(acquire) => self.acquire(acquire),
+            Command::Renew(renew) => self.renew(renew),
+            Command::Release(release) => self.release(release),
+            Command::Withdraw { namespace, request } => Ok(self.withdraw(namespace, request)),
+            Command::ForceRelease(force) => self.force_release(force),
+            Command::OwnerGone { namespace, owner } => Ok(self.owner_gone(namespace, owner)),
+            Command::OpenSession(open) => self.open_session(open),
+            Command::KeepAlive { namespace, session } => self.keep_alive(&namespace, session),
+            Command::AttachSession { namespace, session } => self.attach_session(&namespace, session),
+            Command::DetachSession { session, attachment } => Ok(self.detach_session(session, attachment)),
+            Command::EndSession { namespace, session } => self.end_session(&namespace, session),
+            Command::SetPool(set) => self.set_pool(set),
+            Command::SetCondition(set) => self.set_condition(set),
+            Command::RemovePool { pool } => self.remove_pool(pool),
+            Command::Expire => Ok(self.expire()),
+            Command::Restart => Ok(self.restart()),
+            Command::Abandon { waiter } => Ok(self.abandon(waiter)),
+            Command::TakeBack { token } => Ok(self.take_back(token)),
+        }
+    }
+
+    fn at(&self) -> Timestamp {
+        self.stamp.at
+    }
+
+    fn state(&self) -> &State {
+        &self.machine.state
+    }
+
+    fn emit(&mut self, event: Event) {
+        self.machine.state.evolve(self.stamp.at, &event);
+        self.events.push(event);
+        self.work += 1;
+    }
+
+    fn worked_enough(&self) -> bool {
+        self.work >= WORK_PER_COMMAND_MAX
+    }
+
+    fn renew(&mut self, renew: Renew) -> Result<Reply, Refusal> {
+        let token = self.token_of(&renew.namespace, renew.key, renew.pool.as_ref())?;
+        let hold = &self.state().holds[&token];
+        let own = match &hold.lifetime {
+            Lifetime::Leased(ttl) => *ttl,
+            Lifetime::Session => {
+                return Err(Refusal::NotRenewable { token, why: "ends with its session, not by time" });
+            }
+            Lifetime::Window(_) => {
+                return Err(Refusal::NotRenewable {
+                    token,
+                    why: "is a place in a rate window, which is not prolonged",
+                });
+            }
+            Lifetime::Kept => return Err(Refusal::NotRenewable { token, why: "is kept until it is released" }),
+            Lifetime::Bound(_) => return Err(Refusal::NotRenewable { token, why: "ends with its owner, not by time" }),
+        };
+        let ttl = renew.ttl.unwrap_or(own);
+        let deadline = self.at() + ttl;
+        let (pool, holder) = (hold.pool.clone(), hold.holder.id.clone());
+        self.emit(Event::Renewed { token, pool, holder, ttl, deadline });
+        Ok(Reply::Renewed { token, deadline, ttl })
+    }
+
+    fn release(&mut self, release: Release) -> Result<Reply, Refusal> {
+        let token = self.token_of(&release.namespace, release.key, release.pool.as_ref())?;
+        let hold = &self.state().holds[&token];
+        if let (Lifetime::Window(_), Some(deadline)) = (&hold.lifetime, hold.deadline) {
+            return Err(Refusal::NotReleasable { token, deadline });
+        }
+        self.end_hold(token, HoldEnd::Released);
+        Ok(Reply::Released { token })
+    }
+
+    fn token_of(&self, namespace: &Namespace, key: Key, pool: Option<&PoolName>) -> Result<Token, Refusal> {
+        let token = *self.state().hold_keys.get(&key).ok_or(Refusal::NotHeld)?;
+        let path = &self.state().holds[&token].pool;
+        if path.namespace() != namespace || pool.is_some_and(|name| name != path.name()) {
+            return Err(Refusal::NotHeld);
+        }
+        Ok(token)
+    }
+
+    fn withdraw(&mut self, namespace: Namespace, request: RequestId) -> Reply {
+        match self.state().requests.get(&(namespace.clone(), request.clone())) {
+            Some(RequestStage::Waiting(id)) => self.end_wait(*id, WaitEnd::Withdrawn),
+            Some(RequestStage::Held(token)) => {
+                let token = *token;
+                // A place in a rate window was used up by being granted.
+                if !matches!(self.state().holds[&token].lifetime, Lifetime::Window(_)) {
+                    self.end_hold(token, HoldEnd::Withdrawn);
+                }
+            }
+            Some(RequestStage::Ended(_)) => {}
+            // It may be on its way, behind the withdrawal.
+            None => self.emit(Event::RequestWithdrawn { namespace, request }),
+        }
+        Reply::Withdrawn
+    }
+
+    fn force_release(&mut self, force: ForceRelease) -> Result<Reply, Refusal> {
+        let Some(pool) = self.state().pools.get(&force.pool) else {
+            return Err(Refusal::UnknownPool { pool: force.pool });
+        };
+        let hold = pool.holds.get(&force.token).map(|token| &self.state().holds[token]);
+        if hold.is_none_or(|hold| hold.holder.id != force.holder) {
+            let now = self.state().holders(pool);
+            return Err(Refusal::MovedOn { pool: force.pool, expected: force.token, now });
+        }
+        self.end_hold(force.token, HoldEnd::Forced(force.reason));
+        Ok(Reply::Released { token: force.token })
+    }
+
+    fn owner_gone(&mut self, namespace: Namespace, owner: OwnerId) -> Reply {
+        let tokens = self.state().owners.get(&(namespace, owner)).cloned().unwrap_or_default();
+        for token in &tokens {
+            self.end_hold(*token, HoldEnd::OwnerGone);
+        }
+        Reply::OwnerGone { holds: tokens.len() }
+    }
+
+    fn abandon(&mut self, waiter: WaiterId) -> Reply {
+        if self.state().waiters.contains_key(&waiter) {
+            self.end_wait(waiter, WaitEnd::CallerGone);
+        }
+        Reply::Done
+    }
+
+    fn take_back(&mut self, token: Token) -> Reply {
+        // A place in a rate window is used up by being granted, received or not.
+        if self.state().holds.get(&token).is_some_and(|hold| !matches!(hold.lifetime, Lifetime::Window(_))) {
+            self.end_hold(token, HoldEnd::Unreceived);
+        }
+        Reply::Done
+    }
+
+    /// Ends a hold and serves whoever waits for it.
+    fn end_hold(&mut self, token: Token, how: HoldEnd) {
+        let pool = self.end_hold_only(token, how);
+        self.serve(&pool);
+    }
+
+    fn end_hold_only(&mut self, token: Token, how: HoldEnd) -> PoolPath {
+        let hold = &self.state().holds[&token];
+        let (pool, holder) = (hold.pool.clone(), hold.holder.id.clone());
+        self.emit(Event::Ended { token, pool: pool.clone(), holder, how });
+        pool
+    }
+
+    /// Ends a wait and serves whoever it stood in front of.
+    fn end_wait(&mut self, id: WaiterId, how: WaitEnd) {
+        let pool = self.end_wait_only(id, how);
+        self.serve(&pool);
+    }
+
+    fn end_wait_only(&mut self, id: WaiterId, how: WaitEnd) -> PoolPath {
+        let waiter = &self.state().waiters[&id];
+        let (pool, holder) = (waiter.pool.clone(), waiter.holder.id.clone());
+        self.emit(Event::WaitEnded { id, pool: pool.clone(), holder, how });
+        pool
+    }
+
+    /// Gives what is free to those who wait, until nothing fits or the command has done its share.
+    fn serve(&mut self, path: &PoolPath) {
+        loop {
+            let Some(pool) = self.state().pools.get(path) else { return };
+            if pool.removing && pool.holds.is_empty() && pool.queue.is_empty() {
+                self.emit(Event::PoolGone { pool: path.clone() });
+                return;
+            }
+            let Some((place, taken)) = placement::next(pool, None, self.stamp.nonce) else { return };
+            if self.worked_enough() {
+                self.machine.unserved.insert(path.clone());
+                return;
+            }
+            let id = place.arrival();
+            let waiter = &self.state().waiters[&id];
+            let hold = Hold {
+                pool: waiter.pool.clone(),
+                key: waiter.key,
+                holder: waiter.holder.clone(),
+                taken,
+                lifetime: waiter.lifetime.clone(),
+                since: self.at(),
+                deadline: deadline(self.at(), &waiter.lifetime),
+                session: waiter.session,
+                request: waiter.request.clone(),
+            };
+            let token = Token(self.state().counters.token_next);
+            self.emit(Event::Granted { token, hold: Box::new(hold), waiter: Some(id) });
+        }
+    }
+
+    /// Ends what is due. Nobody is served before everything due has ended, or a wait that is itself over
+    /// might be granted.
+    fn expire(&mut self) -> Reply {
+        while !self.worked_enough() {
+            let due = self.state().deadlines.first().filter(|(deadline, _)| *deadline <= self.at());
+            match due.map(|(_, due)| due.clone()) {
+                Some(Due::Hold(token)) => {
+                    let pool = self.end_hold_only(token, HoldEnd::Expired);
+                    self.machine.unserved.insert(pool);
+                }
+                Some(Due::Wait(id)) => {
+                    let pool = self.end_wait_only(id, WaitEnd::TimedOut);
+                    self.machine.unserved.insert(pool);
+                }
+                Some(Due::Session(id)) => self.end_some_of_session(id),
+                Some(Due::Idle(pool)) => self.emit(Event::PoolGone { pool }),
+                None => match self.machine.unserved.pop_first() {
+                    Some(pool) => self.serve(&pool),
+                    None => break,
+                },
+            }
+        }
+        Reply::Done
+    }
+}
+
+/// When a hold with this lifetime ends by itself.
+fn deadline(at: Timestamp, lifetime: &Lifetime) -> Option<Timestamp> {
+    match lifetime {
+        Lifetime::Leased(ttl) | Lifetime::Window(ttl) => Some(at + *ttl),
+        Lifetime::Session | Lifetime::Kept | Lifetime::Bound(_) => None,
+    }
+}

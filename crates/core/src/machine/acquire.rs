@@ -1,0 +1,244 @@
+//! A request for a hold: checked in the order of [`Refusal`]'s variants, then granted, queued or refused.
+
+use alloc::boxed::Box;
+
+use super::{Step, deadline};
+use crate::command::*;
+use crate::event::Event;
+use crate::limits::{HOLDS_PER_OWNER_MAX, LANES_PER_POOL_MAX, LEASE_DEFAULT};
+use crate::names::*;
+use crate::placement;
+use crate::pool::{Kind, Pool};
+use crate::refusal::Refusal;
+use crate::reply::{Queued, Reply};
+use crate::state::{Hold, RequestStage, Waiter};
+use crate::view::Place;
+
+impl Step<'_> {
+    pub(super) fn acquire(&mut self, acquire: Acquire) -> Result<Reply, Refusal> {
+        let namespace = acquire.pool.namespace();
+        let session = match acquire.session {
+            Some(key) => Some(self.session_of(namespace, key)?),
+            None => None,
+        };
+        if let Some(request) = &acquire.request
+            && let Some(stage) = self.state().requests.get(&(namespace.clone(), request.clone()))
+        {
+            return self.acquire_again(&acquire, request, *stage);
+        }
+
+        // An unknown pool is checked as what it would become, and made only if nothing is wrong.
+        let unknown = match self.state().pools.get(&acquire.pool) {
+            Some(_) => None,
+            None => Some(self.pool_on_first_use(&acquire)?),
+        };
+        let made;
+        let pool = match &unknown {
+            Some(spec) => {
+                made = Pool::new(spec);
+                &made
+            }
+            None => &*self.state().pools[&acquire.pool],
+        };
+        self.check_kind(&acquire, pool)?;
+        let lifetime = self.lifetime(&acquire, pool, session.is_some())?;
+        if pool.removing {
+            return Err(Refusal::PoolRemoving { pool: acquire.pool });
+        }
+        let most = pool.most_for(&acquire.demand);
+        let asked = match acquire.demand.amount {
+            Amount::Count(count) => count,
+            Amount::All => most.max(1),
+        };
+        if asked > most {
+            return Err(Refusal::NeverFits { pool: acquire.pool, asked, most });
+        }
+        self.check_limits(namespace, &lifetime)?;
+
+        let id = WaiterId(self.state().counters.waiter_next);
+        let place = Place::new(acquire.priority, id);
+        let served = placement::next(pool, Some((place, &acquire.demand)), self.stamp.nonce);
+        match served {
+            Some((first, taken)) if first == place => {
+                let hold = Hold {
+                    key: Key::from_nonce(self.stamp.nonce),
+                    taken,
+                    since: self.at(),
+                    deadline: deadline(self.at(), &lifetime),
+                    pool: acquire.pool,
+                    holder: acquire.holder,
+                    lifetime,
+                    session,
+                    request: acquire.request,
+                };
+                self.make_pool(&hold.pool, unknown);
+                let token = Token(self.state().counters.token_next);
+                self.emit(Event::Granted { token, hold: Box::new(hold), waiter: None });
+                Ok(Reply::Granted(Box::new(self.machine.grant(token).expect("it was just granted"))))
+            }
+            // Somebody in the queue fits, so the queue has not been served: that would be a bug.
+            Some(_) => unreachable!("a waiter that fits is served before anybody else is heard"),
+            None => self.queue_or_refuse(acquire, unknown, lifetime, session, id),
+        }
+    }
+
+    fn queue_or_refuse(
+        &mut self,
+        acquire: Acquire,
+        unknown: Option<PoolSpec>,
+        lifetime: Lifetime,
+        session: Option<SessionId>,
+        id: WaiterId,
+    ) -> Result<Reply, Refusal> {
+        let pool = self.state().pools.get(&acquire.pool).expect("a new pool has room for what it was made for");
+        let place = Place::new(acquire.priority, id);
+        let limits = &self.machine.limits;
+        if acquire.wait != Wait::Try {
+            if pool.queue.len() >= limits.waiters_per_pool_max {
+                return Err(limit("waiters_per_pool_max", limits.waiters_per_pool_max));
+            }
+            if self.state().waiters.len() >= limits.waiters_max {
+                return Err(limit("waiters_max", limits.waiters_max));
+            }
+            if !pool.queue.has_lane(&acquire.demand) && pool.queue.lanes() >= LANES_PER_POOL_MAX {
+                return Err(limit("lanes_per_pool_max", LANES_PER_POOL_MAX));
+            }
+        } else if pool.condition != Condition::InService {
+            return Err(Refusal::OutOfService { pool: acquire.pool, condition: pool.condition.clone() });
+        } else {
+            let position = pool.queue.ahead_of(place) + 1;
+            return Err(Refusal::Busy(Box::new(self.state().no_room(&acquire.pool, position, self.at()))));
+        }
+        let wait_deadline = match acquire.wait {
+            Wait::For(ttl) => Some(self.at() + ttl),
+            Wait::Try | Wait::Forever => None,
+        };
+        let waiter = Waiter {
+            key: Key::from_nonce(self.stamp.nonce),
+            since: self.at(),
+            deadline: wait_deadline,
+            pool: acquire.pool,
+            holder: acquire.holder,
+            demand: acquire.demand,
+            lifetime,
+            priority: acquire.priority,
+            session,
+            request: acquire.request,
+        };
+        self.make_pool(&waiter.pool, unknown);
+        self.emit(Event::Queued { id, waiter: Box::new(waiter) });
+        Ok(Reply::Queued(self.queued(id)))
+    }
+
+    /// The same request id again: the answer is where that request stands now.
+    fn acquire_again(&mut self, acquire: &Acquire, request: &RequestId, stage: RequestStage) -> Result<Reply, Refusal> {
+        let reused = || Refusal::RequestReused { request: request.clone() };
+        match stage {
+            RequestStage::Ended(token) => Err(Refusal::RequestEnded { request: request.clone(), token }),
+            RequestStage::Held(token) => {
+                let grant = self.machine.grant(token).expect("a held request has its hold");
+                if grant.pool != acquire.pool {
+                    return Err(reused());
+                }
+                Ok(Reply::Granted(Box::new(grant)))
+            }
+            RequestStage::Waiting(id) => {
+                let waiter = &self.state().waiters[&id];
+                if waiter.pool != acquire.pool || waiter.demand != acquire.demand {
+                    return Err(reused());
+                }
+                let (pool, holder) = (waiter.pool.clone(), waiter.holder.id.clone());
+                if self.state().pools[&pool].queue.is_away(waiter.place(id)) {
+                    self.emit(Event::WaiterBack { id, pool: pool.clone(), holder });
+                    self.serve(&pool);
+                }
+                // Coming back, it may have been served at once.
+                match self.state().requests.get(&(pool.namespace().clone(), request.clone())) {
+                    Some(RequestStage::Held(token)) => {
+                        Ok(Reply::Granted(Box::new(self.machine.grant(*token).expect("it was just granted"))))
+                    }
+                    _ => Ok(Reply::Queued(self.queued(id))),
+                }
+            }
+        }
+    }
+
+    fn queued(&self, id: WaiterId) -> Queued {
+        let waiter = &self.state().waiters[&id];
+        let ahead = self.state().pools[&waiter.pool].queue.ahead_of(waiter.place(id));
+        Queued { waiter: id, position: ahead + 1, deadline: waiter.deadline }
+    }
+
+    fn pool_on_first_use(&self, acquire: &Acquire) -> Result<PoolSpec, Refusal> {
+        // Resources cannot be guessed: a pool of them is declared.
+        if acquire.demand.selector.is_some() {
+            return Err(Refusal::UnknownPool { pool: acquire.pool.clone() });
+        }
+        if self.state().pools.len() >= self.machine.limits.pools_max {
+            return Err(limit("pools_max", self.machine.limits.pools_max));
+        }
+        let window = match acquire.lifetime {
+            Some(Lifetime::Window(window)) => Some(window),
+            _ => None,
+        };
+        Ok(PoolSpec {
+            capacity: Capacity::Units(acquire.size.unwrap_or(1)),
+            order: Order::Strict,
+            window,
+            declared: false,
+        })
+    }
+
+    fn check_kind(&self, acquire: &Acquire, pool: &Pool) -> Result<(), Refusal> {
+        let path = || acquire.pool.clone();
+        if acquire.demand.selector.is_some() && matches!(pool.kind, Kind::Units(_)) {
+            return Err(Refusal::WrongKind {
+                pool: path(),
+                why: "has anonymous units: a selector has nothing to choose from",
+            });
+        }
+        match acquire.size {
+            Some(asked) if asked != pool.size() => {
+                Err(Refusal::SizeMismatch { pool: path(), size: pool.size(), asked })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn lifetime(&self, acquire: &Acquire, pool: &Pool, in_session: bool) -> Result<Lifetime, Refusal> {
+        let mismatch = || Refusal::WindowMismatch { pool: acquire.pool.clone(), window: pool.window };
+        match (&acquire.lifetime, pool.window) {
+            (None, Some(window)) => Ok(Lifetime::Window(window)),
+            (Some(Lifetime::Window(asked)), Some(window)) if *asked == window => Ok(Lifetime::Window(window)),
+            (Some(_), Some(_)) | (Some(Lifetime::Window(_)), None) => Err(mismatch()),
+            (None, None) if in_session => Ok(Lifetime::Session),
+            (None, None) => Ok(Lifetime::Leased(LEASE_DEFAULT)),
+            (Some(Lifetime::Session), None) if !in_session => Err(Refusal::UnknownSession),
+            (Some(lifetime), None) => Ok(lifetime.clone()),
+        }
+    }
+
+    fn check_limits(&self, namespace: &Namespace, lifetime: &Lifetime) -> Result<(), Refusal> {
+        let limits = &self.machine.limits;
+        if self.state().holds.len() >= limits.holds_max {
+            return Err(limit("holds_max", limits.holds_max));
+        }
+        if let Lifetime::Bound(owner) = lifetime
+            && let Some(tokens) = self.state().owners.get(&(namespace.clone(), owner.clone()))
+            && tokens.len() >= HOLDS_PER_OWNER_MAX
+        {
+            return Err(limit("holds_per_owner_max", HOLDS_PER_OWNER_MAX));
+        }
+        Ok(())
+    }
+
+    fn make_pool(&mut self, path: &PoolPath, unknown: Option<PoolSpec>) {
+        if let Some(spec) = unknown {
+            self.emit(Event::PoolSet { pool: path.clone(), spec, created: true });
+        }
+    }
+}
+
+pub(super) fn limit(limit: &'static str, max: usize) -> Refusal {
+    Refusal::LimitReached { limit, max }
+}

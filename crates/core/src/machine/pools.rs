@@ -1,0 +1,113 @@
+//! Pools as operators change them. A change never drops a hold: what is too much drains.
+
+use alloc::vec::Vec;
+
+use super::Step;
+use super::acquire::limit;
+use crate::command::*;
+use crate::event::{Event, WaitEnd};
+use crate::names::*;
+use crate::pool::{Kind, Pool};
+use crate::refusal::Refusal;
+use crate::reply::Reply;
+
+impl Step<'_> {
+    pub(super) fn set_pool(&mut self, set: SetPool) -> Result<Reply, Refusal> {
+        let SetPool { pool: path, spec } = set;
+        let known = self.state().pools.get(&path);
+        match known {
+            Some(pool) => self.check_change(&path, pool, &spec)?,
+            None if self.state().pools.len() >= self.machine.limits.pools_max => {
+                return Err(limit("pools_max", self.machine.limits.pools_max));
+            }
+            None => {}
+        }
+        let created = known.is_none();
+        self.emit(Event::PoolSet { pool: path.clone(), spec, created });
+        self.end_waits_that_cannot_end(&path);
+        self.serve(&path);
+        Ok(Reply::PoolSet { created })
+    }
+
+    fn check_change(&self, path: &PoolPath, pool: &Pool, spec: &PoolSpec) -> Result<(), Refusal> {
+        let same_kind = matches!(pool.kind, Kind::Units(_)) == matches!(spec.capacity, Capacity::Units(_));
+        if !same_kind && !pool.holds.is_empty() {
+            let why = "cannot change between units and resources while somebody holds it";
+            return Err(Refusal::WrongKind { pool: path.clone(), why });
+        }
+        // The holds there are were not granted for this window.
+        if spec.window != pool.window && !pool.holds.is_empty() {
+            return Err(Refusal::WindowMismatch { pool: path.clone(), window: pool.window });
+        }
+        if pool.removing {
+            return Err(Refusal::PoolRemoving { pool: path.clone() });
+        }
+        Ok(())
+    }
+
+    /// A changed pool may never have what somebody waits for.
+    fn end_waits_that_cannot_end(&mut self, path: &PoolPath) {
+        let pool = &self.state().pools[path];
+        let waiters: Vec<_> = pool.queue.after(None).map(|place| place.arrival()).collect();
+        // Judged by what each wants; many want the same, so the answer is kept.
+        let mut judged = alloc::collections::BTreeMap::new();
+        let doomed: Vec<_> = waiters
+            .into_iter()
+            .filter(|id| {
+                let waiter = &self.state().waiters[id];
+                let by_window = match (&waiter.lifetime, pool.window) {
+                    (Lifetime::Window(own), window) => window != Some(*own),
+                    (_, window) => window.is_some(),
+                };
+                by_window || *judged.entry(&waiter.demand).or_insert_with(|| cannot_fit(pool, &waiter.demand))
+            })
+            .collect();
+        for id in doomed {
+            self.end_wait_only(id, WaitEnd::NeverFits);
+        }
+    }
+
+    pub(super) fn set_condition(&mut self, set: SetCondition) -> Result<Reply, Refusal> {
+        let SetCondition { pool: path, resource, condition } = set;
+        let Some(pool) = self.state().pools.get(&path) else {
+            return Err(Refusal::UnknownPool { pool: path });
+        };
+        if let Some(name) = &resource
+            && pool.resource(name).is_none_or(|(_, it)| it.leaving)
+        {
+            return Err(Refusal::UnknownResource { pool: path, resource: name.clone() });
+        }
+        if pool.removing {
+            return Err(Refusal::PoolRemoving { pool: path });
+        }
+        self.emit(Event::ConditionSet { pool: path.clone(), resource, condition });
+        self.serve(&path);
+        Ok(Reply::Done)
+    }
+
+    pub(super) fn remove_pool(&mut self, path: PoolPath) -> Result<Reply, Refusal> {
+        let Some(pool) = self.state().pools.get(&path) else {
+            return Err(Refusal::UnknownPool { pool: path });
+        };
+        let holds_left = pool.holds.len();
+        if !pool.removing {
+            let waiters: Vec<_> = pool.queue.after(None).map(|place| place.arrival()).collect();
+            self.emit(Event::PoolRemoving { pool: path.clone() });
+            for id in waiters {
+                self.end_wait_only(id, WaitEnd::PoolRemoved);
+            }
+            self.serve(&path);
+        }
+        Ok(Reply::PoolRemoved { holds_left })
+    }
+}
+
+fn cannot_fit(pool: &Pool, demand: &Demand) -> bool {
+    let wrong_kind = demand.selector.is_some() && matches!(pool.kind, Kind::Units(_));
+    let most = pool.most_for(demand);
+    wrong_kind
+        || match demand.amount {
+            Amount::Count(count) => count > most,
+            Amount::All => most == 0,
+        }
+}

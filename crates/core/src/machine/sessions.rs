@@ -1,0 +1,135 @@
+//! Sessions: opened, kept alive or carried by a connection, detached and attached again, ended.
+
+use super::Step;
+use super::acquire::limit;
+use crate::command::*;
+use crate::event::{Event, HoldEnd, WaitEnd};
+use crate::names::*;
+use crate::refusal::Refusal;
+use crate::reply::{Reply, SessionOpen};
+use crate::state::Session;
+
+impl Step<'_> {
+    pub(super) fn open_session(&mut self, open: OpenSession) -> Result<Reply, Refusal> {
+        let max = self.machine.limits.sessions_max;
+        if self.state().sessions.len() >= max {
+            return Err(limit("sessions_max", max));
+        }
+        let id = SessionId(self.state().counters.session_next);
+        self.emit(Event::SessionOpened {
+            id,
+            namespace: open.namespace,
+            key: Key::from_nonce(self.stamp.nonce),
+            holder: open.holder,
+            grace: open.grace,
+            attached: open.attached,
+        });
+        Ok(self.session_reply(id))
+    }
+
+    pub(super) fn keep_alive(&mut self, namespace: &Namespace, key: Key) -> Result<Reply, Refusal> {
+        let id = self.session_of(namespace, key)?;
+        let session = &self.state().sessions[&id];
+        // While a connection carries it there is nothing to prolong.
+        if !session.attached {
+            let deadline = self.at() + session.grace;
+            self.emit(Event::SessionKept { id, deadline });
+        }
+        Ok(self.session_reply(id))
+    }
+
+    /// Another connection may still seem to carry the session; the new one takes over in any case.
+    /// Waiters stay away until their acquire is made again: only then does somebody listen for the grant.
+    pub(super) fn attach_session(&mut self, namespace: &Namespace, key: Key) -> Result<Reply, Refusal> {
+        let id = self.session_of(namespace, key)?;
+        let session = &self.state().sessions[&id];
+        let (namespace, holder) = (session.namespace.clone(), session.holder.id.clone());
+        self.emit(Event::SessionAttached { id, namespace, holder });
+        self.callers_lost(id);
+        Ok(self.session_reply(id))
+    }
+
+    pub(super) fn detach_session(&mut self, id: SessionId, attachment: u64) -> Reply {
+        if let Some(session) = self.state().sessions.get(&id)
+            && session.attached
+            && session.attachments == attachment
+        {
+            let deadline = self.at() + session.grace;
+            let (namespace, holder) = (session.namespace.clone(), session.holder.id.clone());
+            self.emit(Event::SessionDetached { id, namespace, holder, deadline });
+            self.callers_lost(id);
+        }
+        Reply::Done
+    }
+
+    fn callers_lost(&mut self, id: SessionId) {
+        let waiters = self.state().sessions[&id].waiters.clone();
+        for waiter in waiters {
+            self.caller_lost(waiter);
+        }
+    }
+
+    /// Whoever waited through the connection that broke may come back if they can say who they are.
+    fn caller_lost(&mut self, id: WaiterId) {
+        let waiter = &self.state().waiters[&id];
+        let (pool, holder) = (waiter.pool.clone(), waiter.holder.id.clone());
+        if waiter.session.is_none() || waiter.request.is_none() {
+            self.emit(Event::WaitEnded { id, pool: pool.clone(), holder, how: WaitEnd::CallerGone });
+        } else if !self.state().pools[&pool].queue.is_away(waiter.place(id)) {
+            self.emit(Event::WaiterAway { id, pool: pool.clone(), holder });
+        }
+        // It may have stood in front of others.
+        self.machine.unserved.insert(pool);
+    }
+
+    pub(super) fn end_session(&mut self, namespace: &Namespace, key: Key) -> Result<Reply, Refusal> {
+        let id = self.session_of(namespace, key)?;
+        let holder = self.state().sessions[&id].holder.id.clone();
+        self.emit(Event::SessionClosing { id, namespace: namespace.clone(), holder });
+        self.end_some_of_session(id);
+        Ok(Reply::Done)
+    }
+
+    /// Ends what the session has, as much of it as one command may, and then the session. What is left stays
+    /// due, so that it is ended before anything else happens.
+    pub(super) fn end_some_of_session(&mut self, id: SessionId) {
+        while !self.worked_enough() {
+            let session = &self.state().sessions[&id];
+            let pool = if let Some(waiter) = session.waiters.first() {
+                self.end_wait_only(*waiter, WaitEnd::SessionEnded)
+            } else if let Some(token) = session.holds.first() {
+                self.end_hold_only(*token, HoldEnd::SessionEnded)
+            } else {
+                let (namespace, holder) = (session.namespace.clone(), session.holder.id.clone());
+                self.emit(Event::SessionEnded { id, namespace, holder });
+                return;
+            };
+            self.machine.unserved.insert(pool);
+        }
+    }
+
+    /// A new process has the data: nobody is connected to it yet.
+    pub(super) fn restart(&mut self) -> Reply {
+        let waiters: alloc::vec::Vec<_> = self.state().waiters.keys().copied().collect();
+        for id in waiters {
+            self.caller_lost(id);
+        }
+        self.emit(Event::Restarted);
+        Reply::Done
+    }
+
+    pub(super) fn session_of(&self, namespace: &Namespace, key: Key) -> Result<SessionId, Refusal> {
+        let id = *self.state().session_keys.get(&key).ok_or(Refusal::UnknownSession)?;
+        let session = &self.state().sessions[&id];
+        if session.namespace != *namespace || session.closing {
+            return Err(Refusal::UnknownSession);
+        }
+        Ok(id)
+    }
+
+    fn session_reply(&self, id: SessionId) -> Reply {
+        let Session { key, grace, deadline, attachments: attachment, .. } =
+            **self.state().sessions.get(&id).expect("it was just seen");
+        Reply::Session(SessionOpen { id, key, grace, deadline, attachment })
+    }
+}

@@ -1,0 +1,275 @@
+//! Names, ids and keys. Each is parsed once at the edge and trusted inside.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::fmt;
+
+use crate::limits::*;
+
+/// A piece of input that cannot be used: which one, and why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} {why}")]
+pub struct Invalid {
+    /// The field, as callers know it.
+    pub what: &'static str,
+    pub why: String,
+}
+
+impl Invalid {
+    pub fn new(what: &'static str, why: impl Into<String>) -> Self {
+        Self { what, why: why.into() }
+    }
+}
+
+/// Non-empty, bounded, no control characters: it is going to stand in a log line and on a terminal.
+fn parse_text(what: &'static str, text: &str, bytes_max: usize) -> Result<Arc<str>, Invalid> {
+    if text.is_empty() {
+        return Err(Invalid::new(what, "is empty"));
+    }
+    if text.len() > bytes_max {
+        return Err(Invalid::new(what, format!("has {} bytes; the most is {bytes_max}", text.len())));
+    }
+    if let Some(at) = text.find(char::is_control) {
+        return Err(Invalid::new(what, format!("has a control character at byte {at}")));
+    }
+    Ok(Arc::from(text))
+}
+
+macro_rules! text_type {
+    ($(#[$doc:meta])* $name:ident, $what:literal, $max:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            pub fn parse(text: &str) -> Result<Self, Invalid> {
+                parse_text($what, text, $max).map(Self)
+            }
+
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl core::borrow::Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.0, f)
+            }
+        }
+    };
+}
+
+text_type!(
+    /// Keeps the pools, sessions and history of different teams apart.
+    Namespace, "namespace", NAMESPACE_BYTES_MAX
+);
+text_type!(PoolName, "pool name", NAME_BYTES_MAX);
+text_type!(ResourceName, "resource name", NAME_BYTES_MAX);
+text_type!(HolderId, "holder", NAME_BYTES_MAX);
+text_type!(
+    /// Chosen by the caller, unique within a namespace: makes a retried acquire safe. Whoever knows it can
+    /// learn the hold's key, so it should be as hard to guess as one.
+    RequestId, "request id", REQUEST_ID_BYTES_MAX
+);
+text_type!(
+    /// Something outside whose end ends its holds, such as a workflow.
+    OwnerId, "owner", OWNER_BYTES_MAX
+);
+text_type!(
+    /// Why: of a quarantine, a drain, a forced release.
+    Note, "reason", NOTE_BYTES_MAX
+);
+text_type!(LabelName, "label name", META_NAME_BYTES_MAX);
+
+impl Default for Namespace {
+    fn default() -> Self {
+        Self(Arc::from("default"))
+    }
+}
+
+/// A pool's full name. Cheap to clone: every hold and waiter of the pool shares one.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PoolPath(Arc<(Namespace, PoolName)>);
+
+impl PoolPath {
+    pub fn new(namespace: Namespace, name: PoolName) -> Self {
+        Self(Arc::new((namespace, name)))
+    }
+
+    pub fn namespace(&self) -> &Namespace {
+        &self.0.0
+    }
+
+    pub fn name(&self) -> &PoolName {
+        &self.0.1
+    }
+}
+
+impl fmt::Debug for PoolPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace(), self.name())
+    }
+}
+
+/// Fencing: a number that rises with every grant of the server, over restarts too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub u64);
+
+/// A waiter's number; also its arrival, so the lower came first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WaiterId(pub u64);
+
+/// A session's public number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u64);
+
+/// The number of an event, from 1, without gaps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Seq(pub u64);
+
+/// A secret: whoever has it may renew or release the hold, or speak for the session.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(u128);
+
+impl Key {
+    /// A random number in the shape of a version 4 UUID, which is what lock clients expect a key to be.
+    pub const fn from_nonce(nonce: u128) -> Self {
+        let version = (nonce & !(0xf << 76)) | (0x4 << 76);
+        Self((version & !(0x3 << 62)) | (0x2 << 62))
+    }
+
+    pub const fn from_bits(bits: u128) -> Self {
+        Self(bits)
+    }
+
+    pub const fn as_bits(self) -> u128 {
+        self.0
+    }
+
+    /// Reads the form that [`fmt::Display`] writes.
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
+        let bad = || Invalid::new("key", "is not of the form xxxxxxxx-xxxx-4xxx-yxxx-xxxxxxxxxxxx");
+        let bytes = text.as_bytes();
+        if bytes.len() != 36 {
+            return Err(bad());
+        }
+        let mut bits = 0;
+        for (at, byte) in bytes.iter().enumerate() {
+            match (at, byte) {
+                (8 | 13 | 18 | 23, b'-') => {}
+                (8 | 13 | 18 | 23, _) => return Err(bad()),
+                (_, b'0'..=b'9') => bits = bits << 4 | u128::from(byte - b'0'),
+                (_, b'a'..=b'f') => bits = bits << 4 | u128::from(byte - b'a' + 10),
+                _ => return Err(bad()),
+            }
+        }
+        Ok(Self(bits))
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hex = format!("{:032x}", self.0);
+        write!(f, "{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    }
+}
+
+/// Not the key: a debug line ends up in a log.
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(secret)")
+    }
+}
+
+/// Who: an id and small metadata, such as host, process or reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    pub id: HolderId,
+    meta: BTreeMap<Arc<str>, Arc<str>>,
+}
+
+impl Holder {
+    pub fn parse<'a>(id: &str, meta: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, Invalid> {
+        let mut entries = BTreeMap::new();
+        for (name, value) in meta {
+            if entries.len() == META_ENTRIES_MAX {
+                return Err(Invalid::new("metadata", format!("has more than {META_ENTRIES_MAX} entries")));
+            }
+            let name = parse_text("metadata name", name, META_NAME_BYTES_MAX)?;
+            if value.len() > META_VALUE_BYTES_MAX {
+                return Err(Invalid::new(
+                    "metadata value",
+                    format!("of `{name}` has {} bytes; the most is {META_VALUE_BYTES_MAX}", value.len()),
+                ));
+            }
+            entries.insert(name, Arc::from(value));
+        }
+        Ok(Self { id: HolderId::parse(id)?, meta: entries })
+    }
+
+    pub fn meta(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.meta.iter().map(|(name, value)| (&**name, &**value))
+    }
+}
+
+/// Labels (to choose by) or properties (to be told on a grant) of a resource. An empty value is a flag.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Labels(BTreeMap<LabelName, Arc<str>>);
+
+impl Labels {
+    pub fn parse<'a>(entries: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, Invalid> {
+        let mut labels = BTreeMap::new();
+        for (name, value) in entries {
+            if labels.len() == LABELS_MAX {
+                return Err(Invalid::new("labels", format!("are more than {LABELS_MAX}")));
+            }
+            let name = LabelName::parse(name)?;
+            if value.len() > LABEL_VALUE_BYTES_MAX {
+                return Err(Invalid::new(
+                    "label value",
+                    format!("of `{name}` has {} bytes; the most is {LABEL_VALUE_BYTES_MAX}", value.len()),
+                ));
+            }
+            labels.insert(name, Arc::from(value));
+        }
+        Ok(Self(labels))
+    }
+
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(|value| &**value)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), &**value))
+    }
+}
+
+/// Higher first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Priority(i16);
+
+impl Priority {
+    pub fn parse(number: i64) -> Result<Self, Invalid> {
+        i16::try_from(number).ok().filter(|n| (PRIORITY_MIN..=PRIORITY_MAX).contains(n)).map(Self).ok_or_else(|| {
+            Invalid::new("priority", format!("is {number}; it must lie between {PRIORITY_MIN} and {PRIORITY_MAX}"))
+        })
+    }
+
+    pub fn get(self) -> i16 {
+        self.0
+    }
+}

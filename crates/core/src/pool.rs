@@ -1,0 +1,381 @@
+//! One pool: its capacity, who has what of it, and who waits. It keeps count; it decides nothing.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use crate::command::*;
+use crate::names::*;
+use crate::queue::Queue;
+use crate::time::{Timestamp, Ttl};
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct Pool {
+    pub(crate) kind: Kind,
+    pub(crate) order: Order,
+    pub(crate) window: Option<Ttl>,
+    pub(crate) declared: bool,
+    pub(crate) condition: Condition,
+    /// Takes nobody any more and vanishes with its last hold.
+    pub(crate) removing: bool,
+    pub(crate) holds: BTreeSet<Token>,
+    pub(crate) queue: Queue,
+    /// Since when an undeclared pool has had neither holds nor waiters.
+    pub(crate) idle_since: Option<Timestamp>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Units(Units),
+    Resources(Resources),
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Units {
+    pub(crate) total: u32,
+    /// More than `total` after a shrink, until enough is released. Wider, so that it cannot overflow.
+    pub(crate) used: u64,
+    /// Whether somebody has all of it. Growing the pool then frees nothing for others.
+    pub(crate) exclusive: bool,
+}
+
+impl Units {
+    pub(crate) fn free(&self) -> u32 {
+        if self.exclusive {
+            return 0;
+        }
+        u32::try_from(u64::from(self.total).saturating_sub(self.used)).expect("at most the total")
+    }
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Resources {
+    pub(crate) placement: Placement,
+    pub(crate) all: BTreeMap<ResourceName, Resource>,
+    /// What could be handed out, in the order in which the placement prefers it.
+    pub(crate) free: BTreeSet<Slot>,
+    /// Rises with every resource declared, and with every use of one.
+    ordinal_next: u64,
+    use_next: u64,
+}
+
+/// A place in the order of preference.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Slot {
+    rank: u64,
+    ordinal: u64,
+    pub(crate) name: ResourceName,
+}
+
+/// A named resource and how it fares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resource {
+    pub labels: Labels,
+    pub properties: Labels,
+    pub condition: Condition,
+    /// No longer part of the pool; vanishes when it is let go.
+    pub leaving: bool,
+    /// The order of declaration.
+    pub ordinal: u64,
+    /// The order of last use; 0 if never.
+    pub used: u64,
+    pub used_at: Option<Timestamp>,
+    pub(crate) hold: Option<Token>,
+}
+
+impl Resource {
+    /// For recovery; whether it is held is told by the holds.
+    pub fn new(spec: &ResourceSpec, ordinal: u64) -> Self {
+        Self {
+            labels: spec.labels.clone(),
+            properties: spec.properties.clone(),
+            condition: Condition::InService,
+            leaving: false,
+            ordinal,
+            used: 0,
+            used_at: None,
+            hold: None,
+        }
+    }
+
+    fn is_free(&self) -> bool {
+        self.hold.is_none() && !self.leaving && self.condition == Condition::InService
+    }
+}
+
+impl Resources {
+    fn slot(&self, name: &ResourceName, resource: &Resource) -> Slot {
+        let rank = match self.placement {
+            Placement::First | Placement::Random | Placement::Spread(_) => 0,
+            Placement::LeastRecentlyUsed => resource.used,
+            Placement::MostRecentlyUsed => u64::MAX - resource.used,
+        };
+        Slot { rank, ordinal: resource.ordinal, name: name.clone() }
+    }
+
+    /// Changes one resource and keeps the order of the free ones.
+    fn change(&mut self, name: &ResourceName, change: impl FnOnce(&mut Resource)) {
+        let mut resource = self.all.remove(name).expect("a resource that is changed is there");
+        self.free.remove(&self.slot(name, &resource));
+        change(&mut resource);
+        if resource.leaving && resource.hold.is_none() {
+            return;
+        }
+        if resource.is_free() {
+            self.free.insert(self.slot(name, &resource));
+        }
+        self.all.insert(name.clone(), resource);
+    }
+
+    fn insert(&mut self, name: ResourceName, resource: Resource) {
+        self.ordinal_next = self.ordinal_next.max(resource.ordinal + 1);
+        self.use_next = self.use_next.max(resource.used + 1);
+        if resource.is_free() {
+            self.free.insert(self.slot(&name, &resource));
+        }
+        self.all.insert(name, resource);
+    }
+
+    fn set(&mut self, placement: &Placement, specs: &[ResourceSpec]) {
+        let mut before = core::mem::take(&mut self.all);
+        self.free.clear();
+        self.placement = placement.clone();
+        // Declared order is the order of the list, also for those that were there.
+        for spec in specs {
+            let ordinal = self.ordinal_next;
+            let kept = before.remove(&spec.name);
+            let mut resource = Resource::new(spec, ordinal);
+            if let Some(kept) = kept {
+                resource.condition = kept.condition;
+                resource.used = kept.used;
+                resource.used_at = kept.used_at;
+                resource.hold = kept.hold;
+            }
+            self.insert(spec.name.clone(), resource);
+        }
+        for (name, mut resource) in before {
+            if resource.hold.is_some() {
+                resource.leaving = true;
+                self.insert(name, resource);
+            }
+        }
+    }
+
+    /// Those that belong to the pool.
+    pub(crate) fn staying(&self) -> impl Iterator<Item = (&ResourceName, &Resource)> {
+        self.all.iter().filter(|(_, resource)| !resource.leaving)
+    }
+
+    pub(crate) fn matching<'a>(&'a self, demand: &'a Demand) -> impl Iterator<Item = (&'a ResourceName, &'a Resource)> {
+        self.staying().filter(|(name, resource)| fits(demand, name, resource))
+    }
+}
+
+/// Whether a resource is one that the demand could use.
+pub(crate) fn fits(demand: &Demand, name: &ResourceName, resource: &Resource) -> bool {
+    demand.selector.as_ref().is_none_or(|selector| selector.matches(name, &resource.labels))
+}
+
+impl Pool {
+    pub fn new(spec: &PoolSpec) -> Self {
+        let mut pool = Self {
+            kind: match spec.capacity {
+                Capacity::Units(total) => Kind::Units(Units { total, used: 0, exclusive: false }),
+                Capacity::Resources { .. } => Kind::Resources(Resources::default()),
+            },
+            order: spec.order,
+            window: spec.window,
+            declared: spec.declared,
+            condition: Condition::InService,
+            removing: false,
+            holds: BTreeSet::new(),
+            queue: Queue::default(),
+            idle_since: None,
+        };
+        pool.set(spec);
+        pool
+    }
+
+    /// For recovery: a pool as it was, apart from its holds and waiters.
+    pub fn restore(
+        spec: &PoolSpec,
+        condition: Condition,
+        removing: bool,
+        idle_since: Option<Timestamp>,
+        resources: impl IntoIterator<Item = (ResourceName, Resource)>,
+    ) -> Self {
+        let mut pool = Self { condition, removing, idle_since, ..Self::new(spec) };
+        if let Kind::Resources(kept) = &mut pool.kind {
+            kept.all.clear();
+            kept.free.clear();
+            for (name, resource) in resources {
+                kept.insert(name, resource);
+            }
+        }
+        pool
+    }
+
+    /// Makes the pool what `spec` says. Holds stay; what is too much drains.
+    pub(crate) fn set(&mut self, spec: &PoolSpec) {
+        self.order = spec.order;
+        self.window = spec.window;
+        self.declared = spec.declared;
+        match (&mut self.kind, &spec.capacity) {
+            (Kind::Units(units), Capacity::Units(total)) => units.total = *total,
+            (Kind::Resources(kept), Capacity::Resources { placement, resources }) => kept.set(placement, resources),
+            (kind, capacity) => {
+                assert!(self.holds.is_empty(), "the kind of a pool changes only while nobody holds any of it");
+                *kind = match capacity {
+                    Capacity::Units(total) => Kind::Units(Units { total: *total, used: 0, exclusive: false }),
+                    Capacity::Resources { placement, resources } => {
+                        let mut kept = Resources::default();
+                        kept.set(placement, resources);
+                        Kind::Resources(kept)
+                    }
+                };
+            }
+        }
+    }
+
+    pub fn spec(&self) -> PoolSpec {
+        let capacity = match &self.kind {
+            Kind::Units(units) => Capacity::Units(units.total),
+            Kind::Resources(kept) => {
+                let mut staying: Vec<_> = kept.staying().collect();
+                staying.sort_by_key(|(_, resource)| resource.ordinal);
+                let resources = staying
+                    .into_iter()
+                    .map(|(name, resource)| ResourceSpec {
+                        name: name.clone(),
+                        labels: resource.labels.clone(),
+                        properties: resource.properties.clone(),
+                    })
+                    .collect();
+                Capacity::Resources { placement: kept.placement.clone(), resources }
+            }
+        };
+        PoolSpec { capacity, order: self.order, window: self.window, declared: self.declared }
+    }
+
+    pub fn condition(&self) -> &Condition {
+        &self.condition
+    }
+
+    pub fn is_removing(&self) -> bool {
+        self.removing
+    }
+
+    pub fn idle_since(&self) -> Option<Timestamp> {
+        self.idle_since
+    }
+
+    /// All resources, those that are leaving too.
+    pub fn resources(&self) -> impl Iterator<Item = (&ResourceName, &Resource)> {
+        match &self.kind {
+            Kind::Units(_) => None,
+            Kind::Resources(kept) => Some(kept.all.iter()),
+        }
+        .into_iter()
+        .flatten()
+    }
+
+    pub(crate) fn resource(&self, name: &ResourceName) -> Option<(&ResourceName, &Resource)> {
+        match &self.kind {
+            Kind::Units(_) => None,
+            Kind::Resources(kept) => kept.all.get_key_value(name),
+        }
+    }
+
+    pub(crate) fn set_condition(&mut self, resource: Option<&ResourceName>, condition: &Condition) {
+        match (resource, &mut self.kind) {
+            (None, _) => self.condition = condition.clone(),
+            (Some(name), Kind::Resources(kept)) => kept.change(name, |it| it.condition = condition.clone()),
+            (Some(_), Kind::Units(_)) => unreachable!("a pool of units has no resource to set"),
+        }
+    }
+
+    pub(crate) fn take(&mut self, token: Token, taken: &Taken) {
+        assert!(self.holds.insert(token), "a token is granted once");
+        match &mut self.kind {
+            Kind::Units(units) => {
+                units.used += u64::from(taken.units);
+                units.exclusive |= taken.all;
+            }
+            Kind::Resources(kept) => {
+                for name in &taken.resources {
+                    kept.change(name, |it| {
+                        assert!(it.hold.replace(token).is_none(), "a resource has one holder");
+                    });
+                }
+            }
+        }
+    }
+
+    pub(crate) fn give_back(&mut self, at: Timestamp, token: Token, taken: &Taken) {
+        assert!(self.holds.remove(&token), "only what is held is given back");
+        match &mut self.kind {
+            Kind::Units(units) => {
+                units.used -= u64::from(taken.units);
+                units.exclusive &= !taken.all;
+            }
+            Kind::Resources(kept) => {
+                for name in &taken.resources {
+                    let used = kept.use_next;
+                    kept.use_next += 1;
+                    kept.change(name, |it| {
+                        assert_eq!(it.hold.take(), Some(token), "a resource is given back by its holder");
+                        it.used = used;
+                        it.used_at = Some(at);
+                    });
+                }
+            }
+        }
+    }
+
+    /// Units, or resources that belong to the pool.
+    pub(crate) fn size(&self) -> u32 {
+        match &self.kind {
+            Kind::Units(units) => units.total,
+            Kind::Resources(kept) => count(kept.staying().count()),
+        }
+    }
+
+    pub(crate) fn used(&self) -> u32 {
+        match &self.kind {
+            Kind::Units(units) => u32::try_from(units.used).unwrap_or(u32::MAX),
+            Kind::Resources(kept) => count(kept.all.values().filter(|resource| resource.hold.is_some()).count()),
+        }
+    }
+
+    pub(crate) fn free(&self) -> u32 {
+        match &self.kind {
+            Kind::Units(units) => units.free(),
+            Kind::Resources(kept) => count(kept.free.len()),
+        }
+    }
+
+    /// The most that a request like this could ever be given, as the pool is.
+    pub(crate) fn most_for(&self, demand: &Demand) -> u32 {
+        match &self.kind {
+            Kind::Units(units) => units.total,
+            Kind::Resources(kept) => count(kept.matching(demand).count()),
+        }
+    }
+
+    pub(crate) fn hands_out(&self) -> bool {
+        self.condition == Condition::InService && !self.removing
+    }
+}
+
+fn count(resources: usize) -> u32 {
+    u32::try_from(resources).expect("resources of a pool are bounded")
+}
+
+/// What a hold has of its pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Units, or the number of resources.
+    pub units: u32,
+    pub resources: alloc::boxed::Box<[ResourceName]>,
+    /// Everything was asked for.
+    pub all: bool,
+}

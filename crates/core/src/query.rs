@@ -1,0 +1,239 @@
+//! Answers to [`Query`], and the parts of refusals that tell how things stand. Reads only.
+
+use alloc::vec::Vec;
+
+use crate::command::ResourceSpec;
+use crate::limits::{HOLDERS_TOLD_MAX, PAGE_MAX};
+use crate::names::*;
+use crate::pool::{Kind, Pool};
+use crate::refusal::{NoRoom, Refusal};
+use crate::reply::Grant;
+use crate::state::{Hold, State};
+use crate::time::Timestamp;
+use crate::view::*;
+
+impl State {
+    pub fn query(&self, query: &Query) -> Result<View, Refusal> {
+        match query {
+            Query::Pools { namespace, prefix, after, limit } => {
+                Ok(View::Pools(self.pools_page(namespace, prefix, after.as_ref(), *limit)))
+            }
+            Query::Pool { pool } => Ok(View::Pool(alloc::boxed::Box::new(self.pool_detail(pool)?))),
+            Query::Holds { namespace, pool, holder, after, limit } => {
+                self.holds_page(namespace, pool.as_ref(), holder.as_ref(), *after, *limit).map(View::Holds)
+            }
+            Query::Queue { pool, after, limit } => self.queue_page(pool, *after, *limit).map(View::Queue),
+            Query::Sessions { namespace, after, limit } => {
+                Ok(View::Sessions(self.sessions_page(namespace, *after, *limit)))
+            }
+            Query::Stats => Ok(View::Stats(self.stats())),
+        }
+    }
+
+    pub fn stats(&self) -> Stats {
+        Stats {
+            pools: self.pools.len(),
+            holds: self.holds.len(),
+            waiters: self.waiters.len(),
+            sessions: self.sessions.len(),
+            seq: self.counters.seq,
+        }
+    }
+
+    fn pools_page(
+        &self,
+        namespace: &Namespace,
+        prefix: &str,
+        after: Option<&PoolName>,
+        limit: usize,
+    ) -> Page<PoolView, PoolName> {
+        // The name before all others of the namespace that could match; pool names are not empty.
+        let floor = after.map_or(prefix, |name| name.as_str().max(prefix));
+        let floor = PoolName::parse(if floor.is_empty() { " " } else { floor }).ok();
+        let from = floor.map(|name| PoolPath::new(namespace.clone(), name));
+        let Some(from) = from else { return Page { items: Vec::new(), next: None } };
+        let matching = self
+            .pools
+            .range(from..)
+            .take_while(|(path, _)| path.namespace() == namespace && path.name().as_str().starts_with(prefix))
+            .filter(|(path, _)| after != Some(path.name()))
+            .map(|(path, pool)| self.pool_view(path, pool));
+        page(matching, limit, |view| view.pool.name().clone())
+    }
+
+    pub(crate) fn pool_view(&self, path: &PoolPath, pool: &Pool) -> PoolView {
+        PoolView {
+            pool: path.clone(),
+            named: matches!(pool.kind, Kind::Resources(_)),
+            size: pool.size(),
+            used: pool.used(),
+            holds: pool.holds.len(),
+            waiters: pool.queue.len(),
+            waiting_since: pool.queue.oldest().map(|id| self.waiters[&id].since),
+            condition: pool.condition.clone(),
+            removing: pool.removing,
+            declared: pool.declared,
+            window: pool.window,
+        }
+    }
+
+    fn pool_detail(&self, path: &PoolPath) -> Result<PoolDetail, Refusal> {
+        let pool = self.known_pool(path)?;
+        let mut resources: Vec<_> = pool.resources().collect();
+        resources.sort_by_key(|(_, resource)| resource.ordinal);
+        let resources = resources
+            .into_iter()
+            .map(|(name, resource)| ResourceView {
+                spec: ResourceSpec {
+                    name: name.clone(),
+                    labels: resource.labels.clone(),
+                    properties: resource.properties.clone(),
+                },
+                condition: resource.condition.clone(),
+                leaving: resource.leaving,
+                hold: resource.hold,
+                last_used: resource.used_at,
+            })
+            .collect();
+        Ok(PoolDetail { summary: self.pool_view(path, pool), spec: pool.spec(), resources })
+    }
+
+    fn holds_page(
+        &self,
+        namespace: &Namespace,
+        pool: Option<&PoolName>,
+        holder: Option<&HolderId>,
+        after: Option<Token>,
+        limit: usize,
+    ) -> Result<Page<HoldView, Token>, Refusal> {
+        let from = Token(after.map_or(0, |token| token.0.saturating_add(1)));
+        let wanted =
+            |hold: &Hold| hold.pool.namespace() == namespace && holder.is_none_or(|holder| hold.holder.id == *holder);
+        let view = |token: Token| self.hold_view(token, &self.holds[&token]);
+        Ok(match pool {
+            Some(name) => {
+                let pool = self.known_pool(&PoolPath::new(namespace.clone(), name.clone()))?;
+                let tokens = pool.holds.range(from..).copied().filter(|token| wanted(&self.holds[token]));
+                page(tokens.map(view), limit, |view| view.token)
+            }
+            None => {
+                let tokens = self.holds.range(from..).filter(|(_, hold)| wanted(hold)).map(|(token, _)| *token);
+                page(tokens.map(view), limit, |view| view.token)
+            }
+        })
+    }
+
+    fn queue_page(
+        &self,
+        path: &PoolPath,
+        after: Option<Place>,
+        limit: usize,
+    ) -> Result<Page<WaiterView, Place>, Refusal> {
+        let queue = &self.known_pool(path)?.queue;
+        let views = queue.after(after).map(|place| {
+            let id = place.arrival();
+            let waiter = &self.waiters[&id];
+            WaiterView {
+                id,
+                place,
+                position: (!queue.is_away(place)).then(|| queue.ahead_of(place) + 1),
+                holder: waiter.holder.clone(),
+                demand: waiter.demand.clone(),
+                since: waiter.since,
+                deadline: waiter.deadline,
+                session: waiter.session,
+                request: waiter.request.clone(),
+            }
+        });
+        Ok(page(views, limit, |view| view.place))
+    }
+
+    fn sessions_page(
+        &self,
+        namespace: &Namespace,
+        after: Option<SessionId>,
+        limit: usize,
+    ) -> Page<SessionView, SessionId> {
+        let from = SessionId(after.map_or(0, |id| id.0.saturating_add(1)));
+        let views =
+            self.sessions.range(from..).filter(|(_, session)| session.namespace == *namespace).map(|(id, session)| {
+                SessionView {
+                    id: *id,
+                    holder: session.holder.clone(),
+                    grace: session.grace,
+                    attached: session.attached,
+                    deadline: session.deadline,
+                    holds: session.holds.len(),
+                    waiters: session.waiters.len(),
+                }
+            });
+        page(views, limit, |view| view.id)
+    }
+
+    pub(crate) fn hold_view(&self, token: Token, hold: &Hold) -> HoldView {
+        HoldView {
+            pool: hold.pool.clone(),
+            token,
+            holder: hold.holder.clone(),
+            units: hold.taken.units,
+            resources: hold.taken.resources.to_vec(),
+            lifetime: hold.lifetime.clone(),
+            since: hold.since,
+            deadline: hold.deadline,
+            session: hold.session,
+        }
+    }
+
+    pub(crate) fn grant(&self, token: Token, hold: &Hold) -> Grant {
+        let pool = &self.pools[&hold.pool];
+        let resources = hold.taken.resources.iter().map(|name| {
+            let (_, resource) = pool.resource(name).expect("a held resource stays in its pool");
+            ResourceSpec {
+                name: name.clone(),
+                labels: resource.labels.clone(),
+                properties: resource.properties.clone(),
+            }
+        });
+        Grant {
+            pool: hold.pool.clone(),
+            token,
+            key: hold.key,
+            units: hold.taken.units,
+            resources: resources.collect(),
+            lifetime: hold.lifetime.clone(),
+            since: hold.since,
+            deadline: hold.deadline,
+        }
+    }
+
+    /// Some of those who hold a pool, those longest there first.
+    pub(crate) fn holders(&self, pool: &Pool) -> Vec<HoldView> {
+        pool.holds.iter().take(HOLDERS_TOLD_MAX).map(|token| self.hold_view(*token, &self.holds[token])).collect()
+    }
+
+    /// Why a request finds no room.
+    pub fn no_room(&self, path: &PoolPath, position: usize, at: Timestamp) -> NoRoom {
+        let pool = &self.pools[path];
+        NoRoom {
+            pool: path.clone(),
+            at,
+            holders: self.holders(pool),
+            holders_total: pool.holds.len(),
+            position,
+            free: pool.free(),
+        }
+    }
+
+    fn known_pool(&self, path: &PoolPath) -> Result<&Pool, Refusal> {
+        self.pool(path).ok_or_else(|| Refusal::UnknownPool { pool: path.clone() })
+    }
+}
+
+fn page<T, C>(items: impl Iterator<Item = T>, limit: usize, cursor: impl Fn(&T) -> C) -> Page<T, C> {
+    let limit = limit.clamp(1, PAGE_MAX);
+    let mut items: Vec<_> = items.take(limit + 1).collect();
+    let more = items.len() > limit;
+    items.truncate(limit);
+    let next = if more { items.last().map(cursor) } else { None };
+    Page { items, next }
+}

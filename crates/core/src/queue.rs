@@ -1,0 +1,148 @@
+//! The waiters of one pool, in order, with the two questions that must stay cheap however many wait: who is
+//! at the head of each lane, and what place does somebody have.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use core::cmp::Reverse;
+
+use crate::command::Demand;
+use crate::names::{Priority, WaiterId};
+use crate::view::Place;
+
+/// Waiters are counted in runs of this many arrivals, so that a place among 100,000 is found by adding up
+/// some hundred numbers.
+const RUN_BITS: u32 = 8;
+
+type Run = (Reverse<Priority>, u64);
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Queue {
+    /// Everybody who can be served.
+    present: BTreeSet<Place>,
+    /// The same, by what they want. Within a lane all want the same, so only its head can be next.
+    lanes: BTreeMap<Demand, BTreeSet<Place>>,
+    runs: BTreeMap<Run, usize>,
+    /// Those whose session lost its connection: passed over, but their place is kept.
+    away: BTreeSet<Place>,
+}
+
+impl Queue {
+    pub(crate) fn enter(&mut self, place: Place, demand: &Demand) {
+        assert!(self.present.insert(place), "a waiter enters once");
+        match self.lanes.get_mut(demand) {
+            Some(lane) => lane.insert(place),
+            None => self.lanes.entry(demand.clone()).or_default().insert(place),
+        };
+        *self.runs.entry(run_of(place)).or_default() += 1;
+    }
+
+    pub(crate) fn enter_away(&mut self, place: Place) {
+        assert!(self.away.insert(place), "a waiter goes away once");
+    }
+
+    /// Takes a waiter out, present or away.
+    pub(crate) fn leave(&mut self, place: Place, demand: &Demand) {
+        if self.away.remove(&place) {
+            return;
+        }
+        assert!(self.present.remove(&place), "only a waiter leaves");
+        let lane = self.lanes.get_mut(demand).expect("a present waiter is in its lane");
+        lane.remove(&place);
+        if lane.is_empty() {
+            self.lanes.remove(demand);
+        }
+        let run = self.runs.get_mut(&run_of(place)).expect("a present waiter is counted");
+        *run -= 1;
+        if *run == 0 {
+            self.runs.remove(&run_of(place));
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.present.is_empty() && self.away.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.present.len() + self.away.len()
+    }
+
+    pub(crate) fn is_away(&self, place: Place) -> bool {
+        self.away.contains(&place)
+    }
+
+    pub(crate) fn head(&self) -> Option<Place> {
+        self.present.first().copied()
+    }
+
+    /// The first of each lane with what it wants.
+    pub(crate) fn heads(&self) -> impl Iterator<Item = (Place, &Demand)> {
+        self.lanes.iter().map(|(demand, lane)| (*lane.first().expect("an empty lane is removed"), demand))
+    }
+
+    pub(crate) fn has_lane(&self, demand: &Demand) -> bool {
+        self.lanes.contains_key(demand)
+    }
+
+    pub(crate) fn lanes(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// How many are served before somebody at `place`.
+    pub(crate) fn ahead_of(&self, place: Place) -> usize {
+        let run = run_of(place);
+        let run_start = Place::new(place.priority(), WaiterId(run.1 << RUN_BITS));
+        let whole_runs: usize = self.runs.range(..run).map(|(_, count)| count).sum();
+        whole_runs + self.present.range(run_start..place).count()
+    }
+
+    /// Everybody after a place, those away included.
+    pub(crate) fn after(&self, place: Option<Place>) -> impl Iterator<Item = Place> {
+        use core::ops::Bound::{Excluded, Unbounded};
+        let from = place.map_or(Unbounded, Excluded);
+        let mut present = self.present.range((from, Unbounded)).copied().peekable();
+        let mut away = self.away.range((from, Unbounded)).copied().peekable();
+        core::iter::from_fn(move || match (present.peek(), away.peek()) {
+            (Some(here), Some(gone)) if gone < here => away.next(),
+            (Some(_), _) => present.next(),
+            (None, _) => away.next(),
+        })
+    }
+
+    /// Who came first of all that wait, whatever the priority.
+    pub(crate) fn oldest(&self) -> Option<WaiterId> {
+        let mut oldest = None;
+        let mut next = self.after(None).next();
+        while let Some(first) = next {
+            oldest = Some(oldest.map_or(first.arrival(), |old: WaiterId| old.min(first.arrival())));
+            next = self.after(Some(Place::new(first.priority(), WaiterId(u64::MAX)))).next();
+        }
+        oldest
+    }
+}
+
+fn run_of(place: Place) -> Run {
+    (Reverse(place.priority()), place.arrival().0 >> RUN_BITS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Amount;
+
+    #[test]
+    fn a_place_counts_everybody_served_before_it() {
+        let mut queue = Queue::default();
+        let one = Demand { amount: Amount::Count(1), selector: None };
+        let two = Demand { amount: Amount::Count(2), selector: None };
+        let place = |n: u64| Place::new(Priority::parse((n % 3) as i64).expect("small"), WaiterId(n));
+        for n in 0..2_000 {
+            queue.enter(place(n), if n % 2 == 0 { &one } else { &two });
+        }
+        for n in (0..2_000).step_by(7) {
+            queue.leave(place(n), if n % 2 == 0 { &one } else { &two });
+        }
+        for (ahead, present) in queue.after(None).enumerate() {
+            assert_eq!(queue.ahead_of(present), ahead);
+        }
+        assert_eq!(queue.oldest(), Some(WaiterId(1)));
+    }
+}

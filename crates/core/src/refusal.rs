@@ -1,0 +1,260 @@
+//! Every way the machine says no, in order of precedence: where several apply, the first is given.
+//!
+//! A refusal is a normal answer. It never has an effect; it says what happened, whether to try again, and
+//! what to do now. It knows nothing of gRPC or HTTP.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::command::Condition;
+use crate::names::*;
+use crate::time::{Timestamp, Ttl};
+use crate::view::HoldView;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The session's key is unknown: it never was, or it has ended.
+    UnknownSession,
+    /// This request id was used before, and what it asked for is over.
+    RequestEnded {
+        request: RequestId,
+        token: Option<Token>,
+    },
+    /// This request id is in use for something else.
+    RequestReused {
+        request: RequestId,
+    },
+    UnknownPool {
+        pool: PoolPath,
+    },
+    UnknownResource {
+        pool: PoolPath,
+        resource: ResourceName,
+    },
+    /// Units were asked of a pool of resources, or the other way round.
+    WrongKind {
+        pool: PoolPath,
+        why: &'static str,
+    },
+    SizeMismatch {
+        pool: PoolPath,
+        size: u32,
+        asked: u32,
+    },
+    /// The pool is a rate window and the request is not for one of that length, or the other way round.
+    WindowMismatch {
+        pool: PoolPath,
+        window: Option<Ttl>,
+    },
+    /// The pool is being removed.
+    PoolRemoving {
+        pool: PoolPath,
+    },
+    /// More than the pool has, whoever lets go.
+    NeverFits {
+        pool: PoolPath,
+        asked: u32,
+        most: u32,
+    },
+    /// A bound of the server.
+    LimitReached {
+        limit: &'static str,
+        max: usize,
+    },
+    /// The pool is drained or quarantined, and the request would not wait.
+    OutOfService {
+        pool: PoolPath,
+        condition: Condition,
+    },
+    /// There is no room, and the request would not wait.
+    Busy(Box<NoRoom>),
+    /// There was no room for as long as the request would wait.
+    TimedOut(Box<NoRoom>),
+    /// The wait was withdrawn, perhaps by another call.
+    Withdrawn {
+        request: Option<RequestId>,
+    },
+
+    /// No hold has this key: it never was, or it has ended.
+    NotHeld,
+    /// The hold has no lease to prolong.
+    NotRenewable {
+        token: Token,
+        why: &'static str,
+    },
+    /// A place in a rate window ends when the window does.
+    NotReleasable {
+        token: Token,
+        deadline: Timestamp,
+    },
+    /// The state is not what the operator saw.
+    MovedOn {
+        pool: PoolPath,
+        expected: Token,
+        now: Vec<HoldView>,
+    },
+}
+
+/// Why there is no room: who holds, since when, until when, and the place in the queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoRoom {
+    pub pool: PoolPath,
+    pub at: Timestamp,
+    /// Some of the holders, those longest there first.
+    pub holders: Vec<HoldView>,
+    pub holders_total: usize,
+    /// The place the request had, or would have had, from 1.
+    pub position: usize,
+    /// Free units that are spoken for by waiters, or out of service, explain a refusal beside free ones.
+    pub free: u32,
+}
+
+/// Whether the same request may succeed if it is made again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// Not until something else is changed first.
+    No,
+    /// Yes, later.
+    Later,
+}
+
+impl Refusal {
+    /// A stable name for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::UnknownSession => "unknown_session",
+            Self::RequestEnded { .. } => "request_ended",
+            Self::RequestReused { .. } => "request_reused",
+            Self::UnknownPool { .. } => "unknown_pool",
+            Self::UnknownResource { .. } => "unknown_resource",
+            Self::WrongKind { .. } => "wrong_kind",
+            Self::SizeMismatch { .. } => "size_mismatch",
+            Self::WindowMismatch { .. } => "window_mismatch",
+            Self::PoolRemoving { .. } => "pool_removing",
+            Self::NeverFits { .. } => "never_fits",
+            Self::LimitReached { .. } => "limit_reached",
+            Self::OutOfService { .. } => "out_of_service",
+            Self::Busy(_) => "busy",
+            Self::TimedOut(_) => "timed_out",
+            Self::Withdrawn { .. } => "withdrawn",
+            Self::NotHeld => "not_held",
+            Self::NotRenewable { .. } => "not_renewable",
+            Self::NotReleasable { .. } => "not_releasable",
+            Self::MovedOn { .. } => "moved_on",
+        }
+    }
+
+    pub fn retry(&self) -> Retry {
+        match self {
+            Self::LimitReached { .. }
+            | Self::OutOfService { .. }
+            | Self::Busy(_)
+            | Self::TimedOut(_)
+            | Self::PoolRemoving { .. } => Retry::Later,
+            _ => Retry::No,
+        }
+    }
+
+    /// What to do now.
+    pub fn advice(&self) -> String {
+        match self {
+            Self::UnknownSession => "open a new session; what the old one held is gone".into(),
+            Self::RequestEnded { .. } => "use a new request id for a new request".into(),
+            Self::RequestReused { .. } => "use a request id of its own for each request".into(),
+            Self::UnknownPool { .. } => "check the name and the namespace, or declare the pool first".into(),
+            Self::UnknownResource { .. } => "show the pool to see its resources".into(),
+            Self::WrongKind { .. } => "show the pool to see what it is".into(),
+            Self::SizeMismatch { size, .. } => format!("ask with size {size} or none, or resize the pool"),
+            Self::WindowMismatch { window: Some(window), .. } => {
+                format!("ask for a window of {} ms, or leave the lifetime out", window.as_millis())
+            }
+            Self::WindowMismatch { window: None, .. } => "use another pool for the rate, or another lifetime".into(),
+            Self::PoolRemoving { .. } => "use another pool, or try again once it is gone".into(),
+            Self::NeverFits { most, .. } => format!("ask for at most {most}, or make the pool larger"),
+            Self::LimitReached { limit, .. } => format!("try again later, or raise `{limit}` on the server"),
+            Self::OutOfService { .. } => "wait for it to be returned, or ask its operator".into(),
+            Self::Busy(_) => "wait for it, or try again later".into(),
+            Self::TimedOut(_) => "wait longer, or try again later".into(),
+            Self::Withdrawn { .. } => "ask again with a new request id if it is still wanted".into(),
+            Self::NotHeld => "stop using what it protected: it may be somebody else's by now".into(),
+            Self::NotRenewable { .. } => "nothing: it does not end by time".into(),
+            Self::NotReleasable { .. } => "nothing: it ends by itself".into(),
+            Self::MovedOn { .. } => "look again, and decide on what is there now".into(),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownSession => write!(f, "the session is unknown: it never was, or it has ended"),
+            Self::RequestEnded { request, token: Some(Token(token)) } => {
+                write!(f, "request `{request}` was granted with token {token}, and that hold has ended")
+            }
+            Self::RequestEnded { request, token: None } => write!(f, "request `{request}` has ended without a grant"),
+            Self::RequestReused { request } => write!(f, "request id `{request}` is in use for a different request"),
+            Self::UnknownPool { pool } => write!(f, "there is no pool `{}`", pool.name()),
+            Self::UnknownResource { pool, resource } => {
+                write!(f, "pool `{}` has no resource `{resource}`", pool.name())
+            }
+            Self::WrongKind { pool, why } => write!(f, "pool `{}` {why}", pool.name()),
+            Self::SizeMismatch { pool, size, asked } => {
+                write!(f, "pool `{}` has size {size}, not {asked}", pool.name())
+            }
+            Self::WindowMismatch { pool, window: Some(window) } => {
+                write!(f, "pool `{}` is a rate window of {} ms", pool.name(), window.as_millis())
+            }
+            Self::WindowMismatch { pool, window: None } => write!(f, "pool `{}` is not a rate window", pool.name()),
+            Self::PoolRemoving { pool } => write!(f, "pool `{}` is being removed", pool.name()),
+            Self::NeverFits { pool, asked, most } => {
+                write!(f, "pool `{}` can never give {asked}: the most it has for this request is {most}", pool.name())
+            }
+            Self::LimitReached { limit, max } => write!(f, "the server's limit `{limit}` of {max} is reached"),
+            Self::OutOfService { pool, condition } => match condition {
+                Condition::Quarantined(note) => write!(f, "pool `{}` is quarantined: {note}", pool.name()),
+                Condition::Drained(Some(note)) => write!(f, "pool `{}` is drained: {note}", pool.name()),
+                Condition::Drained(None) | Condition::InService => write!(f, "pool `{}` is drained", pool.name()),
+            },
+            Self::Busy(room) => write!(f, "pool `{}` has no room: {room}", room.pool.name()),
+            Self::TimedOut(room) => write!(f, "pool `{}` had no room in time: {room}", room.pool.name()),
+            Self::Withdrawn { request: Some(request) } => write!(f, "request `{request}` was withdrawn"),
+            Self::Withdrawn { request: None } => write!(f, "the request was withdrawn"),
+            Self::NotHeld => write!(f, "no hold has this key: it never was, or it has ended"),
+            Self::NotRenewable { token: Token(token), why } => write!(f, "hold {token} {why}"),
+            Self::NotReleasable { token: Token(token), deadline } => write!(
+                f,
+                "hold {token} is a place in a rate window and ends at {} ms, not before",
+                deadline.as_millis()
+            ),
+            Self::MovedOn { pool, expected: Token(expected), now } => {
+                write!(f, "pool `{}` has moved on: hold {expected} of that holder is not there", pool.name())?;
+                if let Some(hold) = now.first() {
+                    write!(f, "; `{}` holds it with token {}", hold.holder.id, hold.token.0)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl fmt::Display for NoRoom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, hold) in self.holders.iter().enumerate() {
+            let held = self.at.millis_since(hold.since) / 1_000;
+            write!(f, "{}`{}` since {held} s", if n == 0 { "held by " } else { ", " }, hold.holder.id)?;
+            if let Some(deadline) = hold.deadline {
+                write!(f, " until {} s from now", deadline.millis_since(self.at).div_ceil(1_000))?;
+            }
+        }
+        if self.holders_total > self.holders.len() {
+            write!(f, " and {} more", self.holders_total - self.holders.len())?;
+        }
+        if self.holders.is_empty() {
+            write!(f, "what fits is spoken for by waiters, or out of service")?;
+        }
+        write!(f, "; place {} in the queue", self.position)
+    }
+}

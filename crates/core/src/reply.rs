@@ -1,0 +1,77 @@
+//! What a command is answered with.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crate::command::{Lifetime, ResourceSpec};
+use crate::names::*;
+use crate::refusal::Refusal;
+use crate::time::{Timestamp, Ttl};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    Granted(Box<Grant>),
+    /// In the queue; the grant, or the end of the wait, follows.
+    Queued(Queued),
+    Renewed {
+        token: Token,
+        deadline: Timestamp,
+        ttl: Ttl,
+    },
+    Released {
+        token: Token,
+    },
+    /// The request neither waits nor holds any more (it may never have).
+    Withdrawn,
+    /// An owner's holds ended, this many of them.
+    OwnerGone {
+        holds: usize,
+    },
+    Session(SessionOpen),
+    /// Done, and there is nothing to tell.
+    Done,
+    /// Whether the pool had to be made.
+    PoolSet {
+        created: bool,
+    },
+    /// Gone at once, or as soon as its holds have ended.
+    PoolRemoved {
+        holds_left: usize,
+    },
+    Refused(Box<Refusal>),
+}
+
+/// A hold as its holder sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    pub pool: PoolPath,
+    pub token: Token,
+    pub key: Key,
+    /// How many units, or how many resources.
+    pub units: u32,
+    /// For a pool of named resources: which, with their labels and properties.
+    pub resources: Vec<ResourceSpec>,
+    pub lifetime: Lifetime,
+    pub since: Timestamp,
+    /// When it ends if nothing is done.
+    pub deadline: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queued {
+    pub waiter: WaiterId,
+    /// From 1, the next to be served.
+    pub position: usize,
+    pub deadline: Option<Timestamp>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionOpen {
+    pub id: SessionId,
+    pub key: Key,
+    pub grace: Ttl,
+    /// When it ends if nothing is done; none while a connection carries it.
+    pub deadline: Option<Timestamp>,
+    /// Which connection in its life carries it, from 1; for [`crate::Command::DetachSession`].
+    pub attachment: u64,
+}

@@ -1,0 +1,519 @@
+//! Everything the machine knows, its indexes, and [`State::evolve`], the one function that changes it.
+//!
+//! Nothing here decides: an event is a fact, and applying it to the state it was made from cannot fail.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::sync::Arc;
+
+use crate::command::*;
+use crate::event::{Event, HoldEnd, WaitEnd};
+use crate::limits::{REQUEST_MEMORY, REQUESTS_REMEMBERED_MAX};
+use crate::names::*;
+use crate::pool::{Pool, Taken};
+use crate::time::{Timestamp, Ttl};
+use crate::view::Place;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    pub pool: PoolPath,
+    pub key: Key,
+    pub holder: Arc<Holder>,
+    pub taken: Taken,
+    pub lifetime: Lifetime,
+    pub since: Timestamp,
+    pub deadline: Option<Timestamp>,
+    pub session: Option<SessionId>,
+    pub request: Option<RequestId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiter {
+    pub pool: PoolPath,
+    /// The key its hold will have.
+    pub key: Key,
+    pub holder: Arc<Holder>,
+    pub demand: Demand,
+    pub lifetime: Lifetime,
+    pub priority: Priority,
+    pub since: Timestamp,
+    pub deadline: Option<Timestamp>,
+    pub session: Option<SessionId>,
+    pub request: Option<RequestId>,
+}
+
+impl Waiter {
+    pub(crate) fn place(&self, id: WaiterId) -> Place {
+        Place::new(self.priority, id)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    pub namespace: Namespace,
+    pub key: Key,
+    pub holder: Arc<Holder>,
+    pub grace: Ttl,
+    /// Whether a connection carries it; if not, it ends at its deadline.
+    pub attached: bool,
+    /// How many connections have carried it.
+    pub attachments: u64,
+    pub deadline: Option<Timestamp>,
+    pub closing: bool,
+    /// Those that end with it.
+    pub(crate) holds: BTreeSet<Token>,
+    pub(crate) waiters: BTreeSet<WaiterId>,
+}
+
+/// How far a request has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestStage {
+    Waiting(WaiterId),
+    Held(Token),
+    /// Over, and with which token if it was ever granted.
+    Ended(Option<Token>),
+}
+
+/// What comes due. In this order at the same instant.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Due {
+    Hold(Token),
+    Wait(WaiterId),
+    Session(SessionId),
+    Idle(PoolPath),
+}
+
+/// The numbers that must never be given twice, and the time that must never run back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counters {
+    pub now: Timestamp,
+    pub token_next: u64,
+    pub waiter_next: u64,
+    pub session_next: u64,
+    /// The number of the last event.
+    pub seq: Seq,
+    /// How many ended requests have been forgotten so far.
+    pub requests_forgotten: u64,
+}
+
+/// An ended request that is still remembered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedRequest {
+    pub at: Timestamp,
+    pub namespace: Namespace,
+    pub request: RequestId,
+    pub token: Option<Token>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct State {
+    pub(crate) counters: Counters,
+    pub(crate) pools: BTreeMap<PoolPath, Box<Pool>>,
+    pub(crate) holds: BTreeMap<Token, Box<Hold>>,
+    pub(crate) waiters: BTreeMap<WaiterId, Box<Waiter>>,
+    pub(crate) sessions: BTreeMap<SessionId, Box<Session>>,
+    pub(crate) hold_keys: BTreeMap<Key, Token>,
+    pub(crate) session_keys: BTreeMap<Key, SessionId>,
+    pub(crate) owners: BTreeMap<(Namespace, OwnerId), BTreeSet<Token>>,
+    pub(crate) requests: BTreeMap<(Namespace, RequestId), RequestStage>,
+    requests_ended: VecDeque<EndedRequest>,
+    pub(crate) deadlines: BTreeSet<(Timestamp, Due)>,
+    /// How long an undeclared pool may be idle.
+    pool_idle: Ttl,
+}
+
+impl State {
+    pub fn new(pool_idle: Ttl) -> Self {
+        Self {
+            counters: Counters {
+                now: Timestamp::default(),
+                token_next: 1,
+                waiter_next: 1,
+                session_next: 1,
+                seq: Seq(0),
+                requests_forgotten: 0,
+            },
+            pools: BTreeMap::new(),
+            holds: BTreeMap::new(),
+            waiters: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            hold_keys: BTreeMap::new(),
+            session_keys: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            requests_ended: VecDeque::new(),
+            deadlines: BTreeSet::new(),
+            pool_idle,
+        }
+    }
+
+    /// Changes the state by one event.
+    pub fn evolve(&mut self, at: Timestamp, event: &Event) {
+        assert!(at >= self.counters.now, "time runs forward");
+        self.counters.now = at;
+        self.counters.seq.0 += 1;
+        match event {
+            Event::Queued { id, waiter } => {
+                self.counters.waiter_next = self.counters.waiter_next.max(id.0 + 1);
+                self.insert_waiter(*id, waiter.clone(), true);
+            }
+            Event::Granted { token, hold, waiter } => {
+                self.counters.token_next = self.counters.token_next.max(token.0 + 1);
+                if let Some(id) = waiter {
+                    self.remove_waiter(*id);
+                }
+                self.insert_hold(*token, hold.clone());
+            }
+            Event::Renewed { token, ttl, deadline, .. } => {
+                let hold = self.holds.get_mut(token).expect("a renewed hold is there");
+                self.deadlines.remove(&(hold.deadline.expect("a lease has a deadline"), Due::Hold(*token)));
+                self.deadlines.insert((*deadline, Due::Hold(*token)));
+                hold.deadline = Some(*deadline);
+                hold.lifetime = Lifetime::Leased(*ttl);
+            }
+            Event::Ended { token, how, .. } => {
+                let hold = self.remove_hold(at, *token);
+                // A caller that never got the hold may ask again with the same request id.
+                if let (Some(request), false) = (hold.request, *how == HoldEnd::Unreceived) {
+                    self.remember(at, hold.pool.namespace().clone(), request, Some(*token));
+                }
+                self.note_idle(at, &hold.pool);
+            }
+            Event::WaitEnded { id, how, .. } => {
+                let waiter = self.remove_waiter(*id);
+                // A caller that hung up may ask again with the same request id.
+                if let (Some(request), false) = (waiter.request, *how == WaitEnd::CallerGone) {
+                    self.remember(at, waiter.pool.namespace().clone(), request, None);
+                }
+                self.note_idle(at, &waiter.pool);
+            }
+            Event::WaiterAway { id, .. } => self.move_waiter(*id, false),
+            Event::WaiterBack { id, .. } => self.move_waiter(*id, true),
+            Event::RequestWithdrawn { namespace, request } => {
+                self.remember(at, namespace.clone(), request.clone(), None);
+            }
+            Event::SessionOpened { id, namespace, key, holder, grace, attached } => {
+                self.counters.session_next = self.counters.session_next.max(id.0 + 1);
+                let session = Session {
+                    namespace: namespace.clone(),
+                    key: *key,
+                    holder: holder.clone(),
+                    grace: *grace,
+                    attached: *attached,
+                    attachments: u64::from(*attached),
+                    deadline: (!attached).then(|| at + *grace),
+                    closing: false,
+                    holds: BTreeSet::new(),
+                    waiters: BTreeSet::new(),
+                };
+                self.insert_session(*id, session);
+            }
+            Event::SessionKept { id, deadline } => self.set_session(*id, false, Some(*deadline)),
+            Event::SessionAttached { id, .. } => {
+                self.set_session(*id, true, None);
+                self.sessions.get_mut(id).expect("an attached session is there").attachments += 1;
+            }
+            Event::SessionDetached { id, deadline, .. } => self.set_session(*id, false, Some(*deadline)),
+            Event::SessionClosing { id, .. } => {
+                self.set_session(*id, false, Some(at));
+                self.sessions.get_mut(id).expect("a closing session is there").closing = true;
+            }
+            Event::SessionEnded { id, .. } => {
+                let session = self.sessions.remove(id).expect("a session that ends is there");
+                assert!(session.holds.is_empty() && session.waiters.is_empty(), "a session ends after what it has");
+                self.session_keys.remove(&session.key);
+                if let Some(deadline) = session.deadline {
+                    self.deadlines.remove(&(deadline, Due::Session(*id)));
+                }
+            }
+            Event::PoolSet { pool, spec, .. } => {
+                match self.pools.get_mut(pool) {
+                    Some(known) => known.set(spec),
+                    None => self.insert_pool(pool.clone(), Pool::new(spec)),
+                }
+                self.note_busy(pool);
+                self.note_idle(at, pool);
+            }
+            Event::ConditionSet { pool, resource, condition } => {
+                self.pool_mut(pool).set_condition(resource.as_ref(), condition);
+            }
+            Event::PoolRemoving { pool } => self.pool_mut(pool).removing = true,
+            Event::PoolGone { pool } => {
+                self.note_busy(pool);
+                let pool = self.pools.remove(pool).expect("a pool that goes is there");
+                assert!(pool.holds.is_empty() && pool.queue.is_empty(), "a pool goes when nobody has or wants it");
+            }
+            Event::Restarted => {
+                let sessions: alloc::vec::Vec<_> =
+                    self.sessions.iter().filter(|(_, it)| !it.closing).map(|(id, it)| (*id, at + it.grace)).collect();
+                for (id, deadline) in sessions {
+                    self.set_session(id, false, Some(deadline));
+                }
+            }
+        }
+    }
+
+    /// When something comes due next.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    // What recovery reads from rows is put back by these: counters first, then pools, sessions, holds,
+    // waiters and ended requests.
+
+    pub fn restore_counters(&mut self, counters: Counters) {
+        self.counters = counters;
+    }
+
+    pub fn restore_pool(&mut self, path: PoolPath, pool: Pool) {
+        if let Some(since) = pool.idle_since {
+            self.deadlines.insert((since + self.pool_idle, Due::Idle(path.clone())));
+        }
+        self.insert_pool(path, pool);
+    }
+
+    pub fn restore_session(&mut self, id: SessionId, session: Session) {
+        self.insert_session(id, session);
+    }
+
+    pub fn restore_hold(&mut self, token: Token, hold: Hold) {
+        self.insert_hold(token, Box::new(hold));
+    }
+
+    pub fn restore_waiter(&mut self, id: WaiterId, waiter: Waiter, present: bool) {
+        self.insert_waiter(id, Box::new(waiter), present);
+    }
+
+    pub fn restore_ended_request(&mut self, ended: EndedRequest) {
+        let entry = (ended.namespace.clone(), ended.request.clone());
+        // It may have been forgotten and used again since: then what it is now counts.
+        self.requests.entry(entry).or_insert(RequestStage::Ended(ended.token));
+        self.requests_ended.push_back(ended);
+    }
+
+    // What the store needs to write rows.
+
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub fn pool(&self, path: &PoolPath) -> Option<&Pool> {
+        self.pools.get(path).map(|pool| &**pool)
+    }
+
+    pub fn hold(&self, token: Token) -> Option<&Hold> {
+        self.holds.get(&token).map(|hold| &**hold)
+    }
+
+    /// A waiter, and whether it can be served.
+    pub fn waiter(&self, id: WaiterId) -> Option<(&Waiter, bool)> {
+        let waiter = self.waiters.get(&id)?;
+        Some((waiter, !self.pools[&waiter.pool].queue.is_away(waiter.place(id))))
+    }
+
+    pub fn session(&self, id: SessionId) -> Option<&Session> {
+        self.sessions.get(&id).map(|session| &**session)
+    }
+
+    /// Remembered requests from the `from`th ever on, oldest first.
+    pub fn ended_requests(&self, from: u64) -> impl ExactSizeIterator<Item = &EndedRequest> {
+        let skip = from.saturating_sub(self.counters.requests_forgotten);
+        self.requests_ended.iter().skip(usize::try_from(skip).expect("fits in memory"))
+    }
+
+    /// How many requests have ever ended.
+    pub fn requests_ended_total(&self) -> u64 {
+        self.counters.requests_forgotten + self.requests_ended.len() as u64
+    }
+
+    // Inserting and removing, with every index. Live changes and recovery both come through here.
+
+    pub(crate) fn pool_mut(&mut self, path: &PoolPath) -> &mut Pool {
+        self.pools.get_mut(path).expect("the pool of a hold, a waiter or a change is there")
+    }
+
+    fn insert_pool(&mut self, path: PoolPath, pool: Pool) {
+        assert!(self.pools.insert(path, Box::new(pool)).is_none(), "a pool is made once");
+    }
+
+    fn insert_hold(&mut self, token: Token, mut hold: Box<Hold>) {
+        self.note_busy(&hold.pool.clone());
+        let (path, pool) = self.pools.get_key_value(&hold.pool).expect("a hold's pool is there");
+        debug_assert!(!pool.holds.contains(&token));
+        // All holds of a pool share one copy of its name.
+        hold.pool = path.clone();
+        self.pool_mut(&hold.pool).take(token, &hold.taken);
+        self.hold_keys.insert(hold.key, token);
+        if let Some(deadline) = hold.deadline {
+            self.deadlines.insert((deadline, Due::Hold(token)));
+        }
+        if let Some(request) = &hold.request {
+            self.requests.insert((hold.pool.namespace().clone(), request.clone()), RequestStage::Held(token));
+        }
+        match (&hold.lifetime, hold.session) {
+            (Lifetime::Session, Some(id)) => {
+                self.sessions.get_mut(&id).expect("a hold's session is there").holds.insert(token);
+            }
+            (Lifetime::Bound(owner), _) => {
+                self.owners.entry((hold.pool.namespace().clone(), owner.clone())).or_default().insert(token);
+            }
+            _ => {}
+        }
+        self.holds.insert(token, hold);
+    }
+
+    fn remove_hold(&mut self, at: Timestamp, token: Token) -> Box<Hold> {
+        let hold = self.holds.remove(&token).expect("a hold that ends is there");
+        self.pool_mut(&hold.pool).give_back(at, token, &hold.taken);
+        self.hold_keys.remove(&hold.key);
+        if let Some(deadline) = hold.deadline {
+            self.deadlines.remove(&(deadline, Due::Hold(token)));
+        }
+        if let Some(request) = &hold.request {
+            self.requests.remove(&(hold.pool.namespace().clone(), request.clone()));
+        }
+        match (&hold.lifetime, hold.session) {
+            (Lifetime::Session, Some(id)) => {
+                self.sessions.get_mut(&id).expect("a hold's session is there").holds.remove(&token);
+            }
+            (Lifetime::Bound(owner), _) => {
+                let entry = (hold.pool.namespace().clone(), owner.clone());
+                let tokens = self.owners.get_mut(&entry).expect("a bound hold is known by its owner");
+                tokens.remove(&token);
+                if tokens.is_empty() {
+                    self.owners.remove(&entry);
+                }
+            }
+            _ => {}
+        }
+        hold
+    }
+
+    fn insert_waiter(&mut self, id: WaiterId, mut waiter: Box<Waiter>, present: bool) {
+        self.note_busy(&waiter.pool.clone());
+        let (path, _) = self.pools.get_key_value(&waiter.pool).expect("a waiter's pool is there");
+        waiter.pool = path.clone();
+        let place = waiter.place(id);
+        let queue = &mut self.pool_mut(&waiter.pool).queue;
+        if present {
+            queue.enter(place, &waiter.demand);
+        } else {
+            queue.enter_away(place);
+        }
+        if let Some(deadline) = waiter.deadline {
+            self.deadlines.insert((deadline, Due::Wait(id)));
+        }
+        if let Some(request) = &waiter.request {
+            self.requests.insert((waiter.pool.namespace().clone(), request.clone()), RequestStage::Waiting(id));
+        }
+        if let Some(session) = waiter.session {
+            self.sessions.get_mut(&session).expect("a waiter's session is there").waiters.insert(id);
+        }
+        self.waiters.insert(id, waiter);
+    }
+
+    fn remove_waiter(&mut self, id: WaiterId) -> Box<Waiter> {
+        let waiter = self.waiters.remove(&id).expect("a waiter that leaves is there");
+        self.pool_mut(&waiter.pool).queue.leave(waiter.place(id), &waiter.demand);
+        if let Some(deadline) = waiter.deadline {
+            self.deadlines.remove(&(deadline, Due::Wait(id)));
+        }
+        if let Some(request) = &waiter.request {
+            self.requests.remove(&(waiter.pool.namespace().clone(), request.clone()));
+        }
+        if let Some(session) = waiter.session {
+            self.sessions.get_mut(&session).expect("a waiter's session is there").waiters.remove(&id);
+        }
+        waiter
+    }
+
+    fn move_waiter(&mut self, id: WaiterId, present: bool) {
+        let waiter = &self.waiters[&id];
+        let place = waiter.place(id);
+        let queue = &mut self.pools.get_mut(&waiter.pool).expect("a waiter's pool is there").queue;
+        queue.leave(place, &waiter.demand);
+        if present {
+            queue.enter(place, &waiter.demand);
+        } else {
+            queue.enter_away(place);
+        }
+    }
+
+    fn insert_session(&mut self, id: SessionId, session: Session) {
+        self.session_keys.insert(session.key, id);
+        if let Some(deadline) = session.deadline {
+            self.deadlines.insert((deadline, Due::Session(id)));
+        }
+        self.sessions.insert(id, Box::new(session));
+    }
+
+    fn set_session(&mut self, id: SessionId, attached: bool, deadline: Option<Timestamp>) {
+        let session = self.sessions.get_mut(&id).expect("a session that changes is there");
+        session.attached = attached;
+        if let Some(before) = core::mem::replace(&mut session.deadline, deadline) {
+            self.deadlines.remove(&(before, Due::Session(id)));
+        }
+        if let Some(deadline) = deadline {
+            self.deadlines.insert((deadline, Due::Session(id)));
+        }
+    }
+
+    /// The pool is in use, or stays anyway: it does not vanish.
+    fn note_busy(&mut self, path: &PoolPath) {
+        if let Some(pool) = self.pools.get_mut(path)
+            && let Some(since) = pool.idle_since.take()
+        {
+            self.deadlines.remove(&(since + self.pool_idle, Due::Idle(path.clone())));
+        }
+    }
+
+    fn note_idle(&mut self, at: Timestamp, path: &PoolPath) {
+        let pool = self.pools.get_mut(path).expect("a pool outlives its holds and waiters");
+        if !pool.declared && pool.holds.is_empty() && pool.queue.is_empty() && pool.idle_since.is_none() {
+            pool.idle_since = Some(at);
+            self.deadlines.insert((at + self.pool_idle, Due::Idle(path.clone())));
+        }
+    }
+
+    fn remember(&mut self, at: Timestamp, namespace: Namespace, request: RequestId, token: Option<Token>) {
+        while let Some(oldest) = self.requests_ended.front() {
+            if self.requests_ended.len() < REQUESTS_REMEMBERED_MAX && oldest.at + REQUEST_MEMORY > at {
+                break;
+            }
+            let oldest = self.requests_ended.pop_front().expect("it was just seen");
+            self.counters.requests_forgotten += 1;
+            let entry = (oldest.namespace, oldest.request);
+            if self.requests.get(&entry) == Some(&RequestStage::Ended(oldest.token)) {
+                self.requests.remove(&entry);
+            }
+        }
+        self.requests.insert((namespace.clone(), request.clone()), RequestStage::Ended(token));
+        self.requests_ended.push_back(EndedRequest { at, namespace, request, token });
+    }
+}
+
+impl Session {
+    /// For recovery; its holds and waiters come after it.
+    pub fn restore(
+        namespace: Namespace,
+        key: Key,
+        holder: Arc<Holder>,
+        grace: Ttl,
+        attachments: u64,
+        deadline: Option<Timestamp>,
+        closing: bool,
+    ) -> Self {
+        Self {
+            namespace,
+            key,
+            holder,
+            grace,
+            attached: deadline.is_none(),
+            attachments,
+            deadline,
+            closing,
+            holds: BTreeSet::new(),
+            waiters: BTreeSet::new(),
+        }
+    }
+}

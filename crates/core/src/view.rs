@@ -1,0 +1,163 @@
+//! What an onlooker may see: questions about the state, and answers without any secret.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::command::{Condition, Demand, Lifetime, PoolSpec, ResourceSpec};
+use crate::names::*;
+use crate::time::{Timestamp, Ttl};
+
+#[derive(Clone, Debug)]
+pub enum Query {
+    /// Pools whose name starts with `prefix`, after the name `after`.
+    Pools {
+        namespace: Namespace,
+        prefix: alloc::string::String,
+        after: Option<PoolName>,
+        limit: usize,
+    },
+    Pool {
+        pool: PoolPath,
+    },
+    /// Holds of a pool, of a holder, or of everybody, oldest first.
+    Holds {
+        namespace: Namespace,
+        pool: Option<PoolName>,
+        holder: Option<HolderId>,
+        after: Option<Token>,
+        limit: usize,
+    },
+    Queue {
+        pool: PoolPath,
+        after: Option<Place>,
+        limit: usize,
+    },
+    Sessions {
+        namespace: Namespace,
+        after: Option<SessionId>,
+        limit: usize,
+    },
+    Stats,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum View {
+    Pools(Page<PoolView, PoolName>),
+    Pool(alloc::boxed::Box<PoolDetail>),
+    Holds(Page<HoldView, Token>),
+    Queue(Page<WaiterView, Place>),
+    Sessions(Page<SessionView, SessionId>),
+    Stats(Stats),
+}
+
+/// Some of many; `next` is where to go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page<T, C> {
+    pub items: Vec<T>,
+    pub next: Option<C>,
+}
+
+/// A place in a queue: higher priority first, then arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    priority: core::cmp::Reverse<Priority>,
+    arrival: WaiterId,
+}
+
+impl Place {
+    pub fn new(priority: Priority, arrival: WaiterId) -> Self {
+        Self { priority: core::cmp::Reverse(priority), arrival }
+    }
+
+    pub fn priority(&self) -> Priority {
+        self.priority.0
+    }
+
+    pub fn arrival(&self) -> WaiterId {
+        self.arrival
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HoldView {
+    pub pool: PoolPath,
+    pub token: Token,
+    pub holder: Arc<Holder>,
+    pub units: u32,
+    pub resources: Vec<ResourceName>,
+    pub lifetime: Lifetime,
+    pub since: Timestamp,
+    pub deadline: Option<Timestamp>,
+    pub session: Option<SessionId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaiterView {
+    pub id: WaiterId,
+    pub place: Place,
+    /// From 1; none while the waiter's session is away, when it is passed over but keeps its place.
+    pub position: Option<usize>,
+    pub holder: Arc<Holder>,
+    pub demand: Demand,
+    pub since: Timestamp,
+    pub deadline: Option<Timestamp>,
+    pub session: Option<SessionId>,
+    pub request: Option<RequestId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolView {
+    pub pool: PoolPath,
+    pub named: bool,
+    /// Units, or resources that are not leaving.
+    pub size: u32,
+    pub used: u32,
+    pub holds: usize,
+    pub waiters: usize,
+    /// When the waiter that has waited longest came.
+    pub waiting_since: Option<Timestamp>,
+    pub condition: Condition,
+    pub removing: bool,
+    pub declared: bool,
+    pub window: Option<Ttl>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolDetail {
+    pub summary: PoolView,
+    pub spec: PoolSpec,
+    pub resources: Vec<ResourceView>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceView {
+    pub spec: ResourceSpec,
+    pub condition: Condition,
+    /// It is no longer part of the pool and vanishes when it is let go.
+    pub leaving: bool,
+    pub hold: Option<Token>,
+    pub last_used: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionView {
+    pub id: SessionId,
+    pub holder: Arc<Holder>,
+    pub grace: Ttl,
+    /// Whether a connection carries it.
+    pub attached: bool,
+    pub deadline: Option<Timestamp>,
+    pub holds: usize,
+    pub waiters: usize,
+}
+
+/// Totals over all namespaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    pub pools: usize,
+    pub holds: usize,
+    pub waiters: usize,
+    pub sessions: usize,
+    /// The number of the last event.
+    pub seq: Seq,
+}

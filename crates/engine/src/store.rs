@@ -1,0 +1,62 @@
+//! What the engine needs of a disk: to make a batch durable, to read it back, and to look through the log.
+//!
+//! Two real ones: [`DiskStore`] over fjall, and [`MemoryStore`] for those who ask for no durability.
+
+mod codec;
+mod disk;
+mod memory;
+mod rows;
+
+pub use disk::{DiskStore, Durability};
+pub use memory::MemoryStore;
+pub use rows::{RowChanges, Rows};
+
+use std::sync::Arc;
+
+use tenure_core::{Event, Seq, Timestamp};
+
+use crate::{EventPage, EventQuery, EventsGone};
+
+/// The writing side. It has one user, the engine's committer.
+pub trait Store: Send + 'static {
+    /// Makes the batch durable as a whole before it returns. After an error nothing more may be committed.
+    fn commit(&mut self, commit: &Commit) -> Result<(), StoreError>;
+
+    fn reader(&self) -> Arc<dyn LogReader>;
+}
+
+/// The reading side, for history and watchers, beside the writer.
+pub trait LogReader: Send + Sync + 'static {
+    fn events(&self, query: &EventQuery) -> Result<Result<EventPage, EventsGone>, StoreError>;
+}
+
+/// One batch: all of it becomes durable or none.
+#[derive(Debug, Default)]
+pub struct Commit {
+    /// None if the batch changed nothing.
+    pub entry: Option<Arc<Entry>>,
+    /// What has changed in the rows since they were last written.
+    pub rows: Option<RowChanges>,
+}
+
+/// The events of one batch. They share one time.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub first: Seq,
+    pub at: Timestamp,
+    pub events: Vec<Event>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("another server uses the data directory {0}")]
+    InUse(String),
+    #[error("the data directory {dir} was written by format {found}; this version reads format {known}")]
+    Format { dir: String, found: u64, known: u64 },
+    #[error("the data directory {0} is not a Tenure data directory: {1}")]
+    Foreign(String, String),
+    #[error("stored data is damaged: {0}")]
+    Damaged(String),
+    #[error("{0}")]
+    Io(String),
+}
