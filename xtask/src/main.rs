@@ -1,1 +1,74 @@
-fn main() {}
+//! The project's own commands: `cargo xtask test`, `fix`, `bench`. Only the standard library, so that it
+//! builds in a second.
+
+use std::env;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+const HELP: &str = "\
+Usage: cargo xtask <COMMAND>
+
+Commands:
+  test           Check formatting, lints and documentation, then run every test (what CI runs)
+  fix            Format, and apply what clippy can fix
+  bench [NAME…]  Build in release mode and measure; `cargo xtask bench --help` lists what there is
+";
+
+fn main() -> ExitCode {
+    let mut arguments = env::args().skip(1);
+    let done = match arguments.next().as_deref() {
+        Some("test") => test(),
+        Some("fix") => fix(),
+        Some("bench") => bench(&arguments.collect::<Vec<_>>()),
+        Some("--help" | "-h" | "help") => {
+            print!("{HELP}");
+            Ok(())
+        }
+        other => {
+            if let Some(other) = other {
+                eprintln!("xtask: there is no command `{other}`\n");
+            }
+            eprint!("{HELP}");
+            return ExitCode::from(64);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(step) => {
+            eprintln!("xtask: failed: {step}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn test() -> Result<(), String> {
+    cargo(&["fmt", "--all", "--check"])?;
+    cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
+    cargo(&["test", "--workspace", "--locked"])
+}
+
+fn fix() -> Result<(), String> {
+    cargo(&["clippy", "--workspace", "--all-targets", "--fix", "--allow-dirty", "--allow-staged"])?;
+    cargo(&["fmt", "--all"])
+}
+
+fn bench(arguments: &[String]) -> Result<(), String> {
+    cargo(&["build", "--release", "--locked", "--package", "tenure", "--package", "tenure-bench"])?;
+    let mut run = vec!["run", "--quiet", "--release", "--locked", "--package", "tenure-bench", "--"];
+    run.extend(arguments.iter().map(String::as_str));
+    cargo(&run)
+}
+
+/// Runs cargo in the workspace's root and shows what is being done.
+fn cargo(arguments: &[&str]) -> Result<(), String> {
+    let shown = format!("cargo {}", arguments.join(" "));
+    eprintln!("xtask: {shown}");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo).args(arguments).current_dir(root).status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{shown} ({status})")),
+        Err(error) => Err(format!("{shown} ({error})")),
+    }
+}

@@ -34,7 +34,7 @@ pub use event::*;
 pub use limits::*;
 pub use machine::{Machine, Outcome};
 pub use names::*;
-pub use pool::{Pool, Resource, Taken};
+pub use pool::{Next, Pool, Resource, Taken};
 pub use refusal::*;
 pub use reply::*;
 pub use selector::{Selector, SelectorError};

@@ -14,9 +14,10 @@ use crate::event::{Event, HoldEnd, WaitEnd};
 use crate::limits::{Limits, WORK_PER_COMMAND_MAX};
 use crate::names::*;
 use crate::placement;
+use crate::pool::{Kind, Pool};
 use crate::refusal::Refusal;
 use crate::reply::{Grant, Reply};
-use crate::state::{Due, Hold, RequestStage, State};
+use crate::state::{Due, Hold, RequestStage, State, Waiter};
 use crate::time::{Stamp, Timestamp};
 
 #[derive(Debug)]
@@ -33,6 +34,8 @@ pub struct Machine {
 pub struct Outcome {
     pub reply: Reply,
     pub events: Vec<Event>,
+    /// What came of waits, for whoever listens: a grant, or why there is none.
+    pub settled: Vec<(WaiterId, Reply)>,
 }
 
 impl Machine {
@@ -61,7 +64,7 @@ impl Machine {
                 || self.next_deadline().is_none_or(|deadline| deadline > stamp.at),
             "what is due is ended before another command"
         );
-        let mut step = Step { machine: self, stamp, events: Vec::new(), work: 0 };
+        let mut step = Step { machine: self, stamp, events: Vec::new(), settled: Vec::new(), work: 0 };
         let reply = match step.decide(command) {
             Ok(reply) => reply,
             Err(refusal) => {
@@ -69,12 +72,11 @@ impl Machine {
                 Reply::Refused(Box::new(refusal))
             }
         };
-        Outcome { reply, events: step.events }
+        Outcome { reply, events: step.events, settled: step.settled }
     }
 
-    /// A hold as its holder sees it, for the answer to a waiter that was just served.
-    pub fn grant(&self, token: Token) -> Option<Grant> {
-        self.state.holds.get(&token).map(|hold| self.state.grant(token, hold))
+    fn grant(&self, token: Token) -> Box<Grant> {
+        Box::new(self.state.grant(token, &self.state.holds[&token]))
     }
 }
 
@@ -83,6 +85,7 @@ struct Step<'a> {
     machine: &'a mut Machine,
     stamp: Stamp,
     events: Vec<Event>,
+    settled: Vec<(WaiterId, Reply)>,
     /// How much has been done, against [`WORK_PER_COMMAND_MAX`].
     work: usize,
 }
@@ -193,8 +196,8 @@ impl Step<'_> {
         let Some(pool) = self.state().pools.get(&force.pool) else {
             return Err(Refusal::UnknownPool { pool: force.pool });
         };
-        let hold = pool.holds.get(&force.token).map(|token| &self.state().holds[token]);
-        if hold.is_none_or(|hold| hold.holder.id != force.holder) {
+        let held = pool.holds.contains(force.token);
+        if !held || self.state().holds[&force.token].holder.id != force.holder {
             let now = self.state().holders(pool);
             return Err(Refusal::MovedOn { pool: force.pool, expected: force.token, now });
         }
@@ -247,8 +250,25 @@ impl Step<'_> {
     fn end_wait_only(&mut self, id: WaiterId, how: WaitEnd) -> PoolPath {
         let waiter = &self.state().waiters[&id];
         let (pool, holder) = (waiter.pool.clone(), waiter.holder.id.clone());
+        let refusal = self.why_not(id, waiter, how);
+        self.settled.push((id, Reply::Refused(Box::new(refusal))));
         self.emit(Event::WaitEnded { id, pool: pool.clone(), holder, how });
         pool
+    }
+
+    fn why_not(&self, id: WaiterId, waiter: &Waiter, how: WaitEnd) -> Refusal {
+        let pool = &self.state().pools[&waiter.pool];
+        match how {
+            WaitEnd::TimedOut => {
+                let position = pool.queue.ahead_of(waiter.place(id)) + 1;
+                Refusal::TimedOut(Box::new(self.state().no_room(&waiter.pool, position, self.at())))
+            }
+            WaitEnd::Withdrawn | WaitEnd::CallerGone => Refusal::Withdrawn { request: waiter.request.clone() },
+            WaitEnd::SessionEnded => Refusal::UnknownSession,
+            WaitEnd::NeverFits => never_fits(&waiter.pool, pool, &waiter.demand)
+                .unwrap_or(Refusal::WindowMismatch { pool: waiter.pool.clone(), window: pool.window }),
+            WaitEnd::PoolRemoved => Refusal::PoolRemoving { pool: waiter.pool.clone() },
+        }
     }
 
     /// Gives what is free to those who wait, until nothing fits or the command has done its share.
@@ -279,6 +299,7 @@ impl Step<'_> {
             };
             let token = Token(self.state().counters.token_next);
             self.emit(Event::Granted { token, hold: Box::new(hold), waiter: Some(id) });
+            self.settled.push((id, Reply::Granted(self.machine.grant(token))));
         }
     }
 
@@ -306,6 +327,20 @@ impl Step<'_> {
         }
         Reply::Done
     }
+}
+
+/// The refusal of a demand that the pool can never meet, whoever lets go.
+fn never_fits(path: &PoolPath, pool: &Pool, demand: &Demand) -> Option<Refusal> {
+    if demand.selector.is_some() && matches!(pool.kind, Kind::Units(_)) {
+        let why = "has anonymous units: a selector has nothing to choose from";
+        return Some(Refusal::WrongKind { pool: path.clone(), why });
+    }
+    let most = pool.most_for(demand);
+    let asked = match demand.amount {
+        Amount::Count(count) => count,
+        Amount::All => most.max(1),
+    };
+    (asked > most).then(|| Refusal::NeverFits { pool: path.clone(), asked, most })
 }
 
 /// When a hold with this lifetime ends by itself.

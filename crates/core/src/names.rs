@@ -1,5 +1,6 @@
 //! Names, ids and keys. Each is parsed once at the edge and trusted inside.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -24,7 +25,7 @@ impl Invalid {
 }
 
 /// Non-empty, bounded, no control characters: it is going to stand in a log line and on a terminal.
-fn parse_text(what: &'static str, text: &str, bytes_max: usize) -> Result<Arc<str>, Invalid> {
+fn check_text(what: &'static str, text: &str, bytes_max: usize) -> Result<(), Invalid> {
     if text.is_empty() {
         return Err(Invalid::new(what, "is empty"));
     }
@@ -34,7 +35,7 @@ fn parse_text(what: &'static str, text: &str, bytes_max: usize) -> Result<Arc<st
     if let Some(at) = text.find(char::is_control) {
         return Err(Invalid::new(what, format!("has a control character at byte {at}")));
     }
-    Ok(Arc::from(text))
+    Ok(())
 }
 
 macro_rules! text_type {
@@ -45,7 +46,8 @@ macro_rules! text_type {
 
         impl $name {
             pub fn parse(text: &str) -> Result<Self, Invalid> {
-                parse_text($what, text, $max).map(Self)
+                check_text($what, text, $max)?;
+                Ok(Self(Arc::from(text)))
             }
 
             pub fn as_str(&self) -> &str {
@@ -196,65 +198,87 @@ impl fmt::Debug for Key {
 }
 
 /// Who: an id and small metadata, such as host, process or reason.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Holder {
     pub id: HolderId,
-    meta: BTreeMap<Arc<str>, Arc<str>>,
+    /// Names and values in turn, each ended by a NUL, sorted by name: there are as many holders as holds, so
+    /// they are kept small.
+    meta: Box<str>,
 }
 
 impl Holder {
     pub fn parse<'a>(id: &str, meta: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, Invalid> {
-        let mut entries = BTreeMap::new();
-        for (name, value) in meta {
-            if entries.len() == META_ENTRIES_MAX {
-                return Err(Invalid::new("metadata", format!("has more than {META_ENTRIES_MAX} entries")));
+        let bounds =
+            EntryBounds { what: "metadata", entries_max: META_ENTRIES_MAX, value_bytes_max: META_VALUE_BYTES_MAX };
+        let mut packed = String::new();
+        for (name, value) in &bounds.parse(meta)? {
+            if value.contains('\0') {
+                return Err(Invalid::new("metadata", format!("`{name}` has a NUL character")));
             }
-            let name = parse_text("metadata name", name, META_NAME_BYTES_MAX)?;
-            if value.len() > META_VALUE_BYTES_MAX {
-                return Err(Invalid::new(
-                    "metadata value",
-                    format!("of `{name}` has {} bytes; the most is {META_VALUE_BYTES_MAX}", value.len()),
-                ));
-            }
-            entries.insert(name, Arc::from(value));
+            packed.extend([name, "\0", value, "\0"]);
         }
-        Ok(Self { id: HolderId::parse(id)?, meta: entries })
+        Ok(Self { id: HolderId::parse(id)?, meta: packed.into() })
     }
 
     pub fn meta(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.meta.iter().map(|(name, value)| (&**name, &**value))
+        let mut parts = self.meta.split_terminator('\0');
+        core::iter::from_fn(move || Some((parts.next()?, parts.next()?)))
+    }
+}
+
+impl fmt::Debug for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entry(&"id", &self.id).entries(self.meta()).finish()
     }
 }
 
 /// Labels (to choose by) or properties (to be told on a grant) of a resource. An empty value is a flag.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Labels(BTreeMap<LabelName, Arc<str>>);
+pub struct Labels(Box<[(Box<str>, Box<str>)]>);
 
 impl Labels {
     pub fn parse<'a>(entries: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, Invalid> {
-        let mut labels = BTreeMap::new();
-        for (name, value) in entries {
-            if labels.len() == LABELS_MAX {
-                return Err(Invalid::new("labels", format!("are more than {LABELS_MAX}")));
-            }
-            let name = LabelName::parse(name)?;
-            if value.len() > LABEL_VALUE_BYTES_MAX {
-                return Err(Invalid::new(
-                    "label value",
-                    format!("of `{name}` has {} bytes; the most is {LABEL_VALUE_BYTES_MAX}", value.len()),
-                ));
-            }
-            labels.insert(name, Arc::from(value));
-        }
-        Ok(Self(labels))
+        let bounds = EntryBounds { what: "labels", entries_max: LABELS_MAX, value_bytes_max: LABEL_VALUE_BYTES_MAX };
+        let sorted = bounds.parse(entries)?;
+        Ok(Self(sorted.into_iter().map(|(name, value)| (Box::from(name), Box::from(value))).collect()))
     }
 
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(|value| &**value)
+        let at = self.0.binary_search_by(|(label, _)| (**label).cmp(name)).ok()?;
+        Some(&self.0[at].1)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), &**value))
+        self.0.iter().map(|(name, value)| (&**name, &**value))
+    }
+}
+
+struct EntryBounds {
+    what: &'static str,
+    entries_max: usize,
+    value_bytes_max: usize,
+}
+
+impl EntryBounds {
+    fn parse<'a>(
+        &self,
+        entries: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<BTreeMap<&'a str, &'a str>, Invalid> {
+        let mut sorted = BTreeMap::new();
+        for (name, value) in entries {
+            let refuse = |why: String| Err(Invalid::new(self.what, why));
+            check_text(self.what, name, META_NAME_BYTES_MAX)?;
+            if value.len() > self.value_bytes_max {
+                return refuse(format!("`{name}` has {} bytes; the most is {}", value.len(), self.value_bytes_max));
+            }
+            if sorted.insert(name, value).is_some() {
+                return refuse(format!("`{name}` is given twice"));
+            }
+            if sorted.len() > self.entries_max {
+                return refuse(format!("has more than {} entries", self.entries_max));
+            }
+        }
+        Ok(sorted)
     }
 }
 

@@ -1,5 +1,6 @@
 //! One pool: its capacity, who has what of it, and who waits. It keeps count; it decides nothing.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
@@ -17,7 +18,7 @@ pub struct Pool {
     pub(crate) condition: Condition,
     /// Takes nobody any more and vanishes with its last hold.
     pub(crate) removing: bool,
-    pub(crate) holds: BTreeSet<Token>,
+    pub(crate) holds: Holds,
     pub(crate) queue: Queue,
     /// Since when an undeclared pool has had neither holds nor waiters.
     pub(crate) idle_since: Option<Timestamp>,
@@ -26,7 +27,8 @@ pub struct Pool {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Units(Units),
-    Resources(Resources),
+    /// Boxed, because most pools have units.
+    Resources(Box<Resources>),
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -82,6 +84,13 @@ pub struct Resource {
     pub(crate) hold: Option<Token>,
 }
 
+/// See [`Pool::next`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Next {
+    pub ordinal: u64,
+    pub used: u64,
+}
+
 impl Resource {
     /// For recovery; whether it is held is told by the holds.
     pub fn new(spec: &ResourceSpec, ordinal: u64) -> Self {
@@ -95,6 +104,10 @@ impl Resource {
             used_at: None,
             hold: None,
         }
+    }
+
+    pub fn hold(&self) -> Option<Token> {
+        self.hold
     }
 
     fn is_free(&self) -> bool {
@@ -180,14 +193,14 @@ impl Pool {
         let mut pool = Self {
             kind: match spec.capacity {
                 Capacity::Units(total) => Kind::Units(Units { total, used: 0, exclusive: false }),
-                Capacity::Resources { .. } => Kind::Resources(Resources::default()),
+                Capacity::Resources { .. } => Kind::Resources(Box::default()),
             },
             order: spec.order,
             window: spec.window,
             declared: spec.declared,
             condition: Condition::InService,
             removing: false,
-            holds: BTreeSet::new(),
+            holds: Holds::default(),
             queue: Queue::default(),
             idle_since: None,
         };
@@ -202,14 +215,17 @@ impl Pool {
         removing: bool,
         idle_since: Option<Timestamp>,
         resources: impl IntoIterator<Item = (ResourceName, Resource)>,
+        next: Next,
     ) -> Self {
         let mut pool = Self { condition, removing, idle_since, ..Self::new(spec) };
         if let Kind::Resources(kept) = &mut pool.kind {
-            kept.all.clear();
-            kept.free.clear();
+            **kept = Resources { placement: core::mem::take(&mut kept.placement), ..Resources::default() };
             for (name, resource) in resources {
                 kept.insert(name, resource);
             }
+            // Those that had the highest numbers may be gone.
+            kept.ordinal_next = kept.ordinal_next.max(next.ordinal);
+            kept.use_next = kept.use_next.max(next.used);
         }
         pool
     }
@@ -227,7 +243,7 @@ impl Pool {
                 *kind = match capacity {
                     Capacity::Units(total) => Kind::Units(Units { total: *total, used: 0, exclusive: false }),
                     Capacity::Resources { placement, resources } => {
-                        let mut kept = Resources::default();
+                        let mut kept: Box<Resources> = Box::default();
                         kept.set(placement, resources);
                         Kind::Resources(kept)
                     }
@@ -278,7 +294,23 @@ impl Pool {
         .flatten()
     }
 
-    pub(crate) fn resource(&self, name: &ResourceName) -> Option<(&ResourceName, &Resource)> {
+    /// The numbers that the next resource declared, and the next use of one, will get.
+    pub fn next(&self) -> Next {
+        match &self.kind {
+            Kind::Units(_) => Next::default(),
+            Kind::Resources(kept) => Next { ordinal: kept.ordinal_next, used: kept.use_next },
+        }
+    }
+
+    pub fn has_holds(&self) -> bool {
+        !self.holds.is_empty()
+    }
+
+    pub fn has_waiters(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    pub fn resource(&self, name: &ResourceName) -> Option<(&ResourceName, &Resource)> {
         match &self.kind {
             Kind::Units(_) => None,
             Kind::Resources(kept) => kept.all.get_key_value(name),
@@ -311,7 +343,7 @@ impl Pool {
     }
 
     pub(crate) fn give_back(&mut self, at: Timestamp, token: Token, taken: &Taken) {
-        assert!(self.holds.remove(&token), "only what is held is given back");
+        assert!(self.holds.remove(token), "only what is held is given back");
         match &mut self.kind {
             Kind::Units(units) => {
                 units.used -= u64::from(taken.units);
@@ -375,7 +407,69 @@ fn count(resources: usize) -> u32 {
 pub struct Taken {
     /// Units, or the number of resources.
     pub units: u32,
-    pub resources: alloc::boxed::Box<[ResourceName]>,
+    pub resources: Box<[ResourceName]>,
     /// Everything was asked for.
     pub all: bool,
+}
+
+/// The holds of a pool, oldest first. Most pools are mutexes, and a set's first node is as large as a pool.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) enum Holds {
+    #[default]
+    None,
+    One(Token),
+    Many(BTreeSet<Token>),
+}
+
+impl Holds {
+    fn insert(&mut self, token: Token) -> bool {
+        match self {
+            Self::None => *self = Self::One(token),
+            Self::One(first) => *self = Self::Many(BTreeSet::from([*first, token])),
+            Self::Many(tokens) => return tokens.insert(token),
+        }
+        true
+    }
+
+    fn remove(&mut self, token: Token) -> bool {
+        match self {
+            Self::One(only) if *only == token => *self = Self::None,
+            Self::None | Self::One(_) => return false,
+            Self::Many(tokens) => {
+                let removed = tokens.remove(&token);
+                // One form for one set, so that a recovered state equals the one that was lost.
+                if let (1, Some(last)) = (tokens.len(), tokens.first()) {
+                    *self = Self::One(*last);
+                }
+                return removed;
+            }
+        }
+        true
+    }
+
+    pub(crate) fn contains(&self, token: Token) -> bool {
+        self.from(token).next() == Some(token)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::One(_) => 1,
+            Self::Many(tokens) => tokens.len(),
+        }
+    }
+
+    /// Those with this token and later.
+    pub(crate) fn from(&self, token: Token) -> impl Iterator<Item = Token> {
+        let (one, many) = match self {
+            Self::None => (None, None),
+            Self::One(only) => ((*only >= token).then_some(*only), None),
+            Self::Many(tokens) => (None, Some(tokens.range(token..).copied())),
+        };
+        one.into_iter().chain(many.into_iter().flatten())
+    }
 }

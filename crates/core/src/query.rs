@@ -113,7 +113,7 @@ impl State {
         Ok(match pool {
             Some(name) => {
                 let pool = self.known_pool(&PoolPath::new(namespace.clone(), name.clone()))?;
-                let tokens = pool.holds.range(from..).copied().filter(|token| wanted(&self.holds[token]));
+                let tokens = pool.holds.from(from).filter(|token| wanted(&self.holds[token]));
                 page(tokens.map(view), limit, |view| view.token)
             }
             None => {
@@ -208,7 +208,11 @@ impl State {
 
     /// Some of those who hold a pool, those longest there first.
     pub(crate) fn holders(&self, pool: &Pool) -> Vec<HoldView> {
-        pool.holds.iter().take(HOLDERS_TOLD_MAX).map(|token| self.hold_view(*token, &self.holds[token])).collect()
+        pool.holds
+            .from(Token(0))
+            .take(HOLDERS_TOLD_MAX)
+            .map(|token| self.hold_view(token, &self.holds[&token]))
+            .collect()
     }
 
     /// Why a request finds no room.

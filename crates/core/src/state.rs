@@ -315,6 +315,10 @@ impl State {
         self.sessions.get(&id).map(|session| &**session)
     }
 
+    pub fn sessions(&self) -> impl Iterator<Item = (SessionId, &Session)> {
+        self.sessions.iter().map(|(id, session)| (*id, &**session))
+    }
+
     /// Remembered requests from the `from`th ever on, oldest first.
     pub fn ended_requests(&self, from: u64) -> impl ExactSizeIterator<Item = &EndedRequest> {
         let skip = from.saturating_sub(self.counters.requests_forgotten);
@@ -339,7 +343,7 @@ impl State {
     fn insert_hold(&mut self, token: Token, mut hold: Box<Hold>) {
         self.note_busy(&hold.pool.clone());
         let (path, pool) = self.pools.get_key_value(&hold.pool).expect("a hold's pool is there");
-        debug_assert!(!pool.holds.contains(&token));
+        debug_assert!(!pool.holds.contains(token));
         // All holds of a pool share one copy of its name.
         hold.pool = path.clone();
         self.pool_mut(&hold.pool).take(token, &hold.taken);
@@ -493,6 +497,11 @@ impl State {
 }
 
 impl Session {
+    /// Whether anything would end with it.
+    pub fn is_empty(&self) -> bool {
+        self.holds.is_empty() && self.waiters.is_empty()
+    }
+
     /// For recovery; its holds and waiters come after it.
     pub fn restore(
         namespace: Namespace,

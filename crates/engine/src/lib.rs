@@ -5,6 +5,8 @@
 
 mod call;
 mod clock;
+#[cfg(feature = "contract")]
+pub mod contract;
 mod driver;
 mod embedded;
 mod store;

@@ -3,11 +3,16 @@
 //! Two real ones: [`DiskStore`] over fjall, and [`MemoryStore`] for those who ask for no durability.
 
 mod codec;
+mod directory;
 mod disk;
+mod journal;
+mod layout;
+mod log;
 mod memory;
+mod recovery;
 mod rows;
 
-pub use disk::{DiskStore, Durability};
+pub use disk::{DiskOptions, DiskStore, Durability, Retention};
 pub use memory::MemoryStore;
 pub use rows::{RowChanges, Rows};
 

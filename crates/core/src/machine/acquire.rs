@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use super::{Step, deadline};
+use super::{Step, deadline, never_fits};
 use crate::command::*;
 use crate::event::Event;
 use crate::limits::{HOLDS_PER_OWNER_MAX, LANES_PER_POOL_MAX, LEASE_DEFAULT};
@@ -45,13 +45,8 @@ impl Step<'_> {
         if pool.removing {
             return Err(Refusal::PoolRemoving { pool: acquire.pool });
         }
-        let most = pool.most_for(&acquire.demand);
-        let asked = match acquire.demand.amount {
-            Amount::Count(count) => count,
-            Amount::All => most.max(1),
-        };
-        if asked > most {
-            return Err(Refusal::NeverFits { pool: acquire.pool, asked, most });
+        if let Some(refusal) = never_fits(&acquire.pool, pool, &acquire.demand) {
+            return Err(refusal);
         }
         self.check_limits(namespace, &lifetime)?;
 
@@ -74,45 +69,34 @@ impl Step<'_> {
                 self.make_pool(&hold.pool, unknown);
                 let token = Token(self.state().counters.token_next);
                 self.emit(Event::Granted { token, hold: Box::new(hold), waiter: None });
-                Ok(Reply::Granted(Box::new(self.machine.grant(token).expect("it was just granted"))))
+                Ok(Reply::Granted(self.machine.grant(token)))
             }
             // Somebody in the queue fits, so the queue has not been served: that would be a bug.
             Some(_) => unreachable!("a waiter that fits is served before anybody else is heard"),
-            None => self.queue_or_refuse(acquire, unknown, lifetime, session, id),
+            None => self.queue_or_refuse(acquire, lifetime, session, id),
         }
     }
 
     fn queue_or_refuse(
         &mut self,
         acquire: Acquire,
-        unknown: Option<PoolSpec>,
         lifetime: Lifetime,
         session: Option<SessionId>,
         id: WaiterId,
     ) -> Result<Reply, Refusal> {
         let pool = self.state().pools.get(&acquire.pool).expect("a new pool has room for what it was made for");
-        let place = Place::new(acquire.priority, id);
-        let limits = &self.machine.limits;
-        if acquire.wait != Wait::Try {
-            if pool.queue.len() >= limits.waiters_per_pool_max {
-                return Err(limit("waiters_per_pool_max", limits.waiters_per_pool_max));
-            }
-            if self.state().waiters.len() >= limits.waiters_max {
-                return Err(limit("waiters_max", limits.waiters_max));
-            }
-            if !pool.queue.has_lane(&acquire.demand) && pool.queue.lanes() >= LANES_PER_POOL_MAX {
-                return Err(limit("lanes_per_pool_max", LANES_PER_POOL_MAX));
-            }
-        } else if pool.condition != Condition::InService {
-            return Err(Refusal::OutOfService { pool: acquire.pool, condition: pool.condition.clone() });
-        } else {
-            let position = pool.queue.ahead_of(place) + 1;
-            return Err(Refusal::Busy(Box::new(self.state().no_room(&acquire.pool, position, self.at()))));
-        }
         let wait_deadline = match acquire.wait {
+            Wait::Try if pool.condition != Condition::InService => {
+                return Err(Refusal::OutOfService { pool: acquire.pool, condition: pool.condition.clone() });
+            }
+            Wait::Try => {
+                let position = pool.queue.ahead_of(Place::new(acquire.priority, id)) + 1;
+                return Err(Refusal::Busy(Box::new(self.state().no_room(&acquire.pool, position, self.at()))));
+            }
             Wait::For(ttl) => Some(self.at() + ttl),
-            Wait::Try | Wait::Forever => None,
+            Wait::Forever => None,
         };
+        self.check_queue_limits(pool, &acquire.demand)?;
         let waiter = Waiter {
             key: Key::from_nonce(self.stamp.nonce),
             since: self.at(),
@@ -125,7 +109,6 @@ impl Step<'_> {
             session,
             request: acquire.request,
         };
-        self.make_pool(&waiter.pool, unknown);
         self.emit(Event::Queued { id, waiter: Box::new(waiter) });
         Ok(Reply::Queued(self.queued(id)))
     }
@@ -136,11 +119,11 @@ impl Step<'_> {
         match stage {
             RequestStage::Ended(token) => Err(Refusal::RequestEnded { request: request.clone(), token }),
             RequestStage::Held(token) => {
-                let grant = self.machine.grant(token).expect("a held request has its hold");
+                let grant = self.machine.grant(token);
                 if grant.pool != acquire.pool {
                     return Err(reused());
                 }
-                Ok(Reply::Granted(Box::new(grant)))
+                Ok(Reply::Granted(grant))
             }
             RequestStage::Waiting(id) => {
                 let waiter = &self.state().waiters[&id];
@@ -154,9 +137,7 @@ impl Step<'_> {
                 }
                 // Coming back, it may have been served at once.
                 match self.state().requests.get(&(pool.namespace().clone(), request.clone())) {
-                    Some(RequestStage::Held(token)) => {
-                        Ok(Reply::Granted(Box::new(self.machine.grant(*token).expect("it was just granted"))))
-                    }
+                    Some(RequestStage::Held(token)) => Ok(Reply::Granted(self.machine.grant(*token))),
                     _ => Ok(Reply::Queued(self.queued(id))),
                 }
             }
@@ -228,6 +209,20 @@ impl Step<'_> {
             && tokens.len() >= HOLDS_PER_OWNER_MAX
         {
             return Err(limit("holds_per_owner_max", HOLDS_PER_OWNER_MAX));
+        }
+        Ok(())
+    }
+
+    fn check_queue_limits(&self, pool: &Pool, demand: &Demand) -> Result<(), Refusal> {
+        let limits = &self.machine.limits;
+        if pool.queue.len() >= limits.waiters_per_pool_max {
+            return Err(limit("waiters_per_pool_max", limits.waiters_per_pool_max));
+        }
+        if self.state().waiters.len() >= limits.waiters_max {
+            return Err(limit("waiters_max", limits.waiters_max));
+        }
+        if !pool.queue.has_lane(demand) && pool.queue.lanes() >= LANES_PER_POOL_MAX {
+            return Err(limit("lanes_per_pool_max", LANES_PER_POOL_MAX));
         }
         Ok(())
     }

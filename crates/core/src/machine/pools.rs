@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use super::Step;
 use super::acquire::limit;
+use super::{Step, never_fits};
 use crate::command::*;
 use crate::event::{Event, WaitEnd};
 use crate::names::*;
@@ -59,7 +59,8 @@ impl Step<'_> {
                     (Lifetime::Window(own), window) => window != Some(*own),
                     (_, window) => window.is_some(),
                 };
-                by_window || *judged.entry(&waiter.demand).or_insert_with(|| cannot_fit(pool, &waiter.demand))
+                by_window
+                    || *judged.entry(&waiter.demand).or_insert_with(|| never_fits(path, pool, &waiter.demand).is_some())
             })
             .collect();
         for id in doomed {
@@ -100,14 +101,4 @@ impl Step<'_> {
         }
         Ok(Reply::PoolRemoved { holds_left })
     }
-}
-
-fn cannot_fit(pool: &Pool, demand: &Demand) -> bool {
-    let wrong_kind = demand.selector.is_some() && matches!(pool.kind, Kind::Units(_));
-    let most = pool.most_for(demand);
-    wrong_kind
-        || match demand.amount {
-            Amount::Count(count) => count > most,
-            Amount::All => most == 0,
-        }
 }

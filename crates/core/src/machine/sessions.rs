@@ -74,7 +74,7 @@ impl Step<'_> {
         let waiter = &self.state().waiters[&id];
         let (pool, holder) = (waiter.pool.clone(), waiter.holder.id.clone());
         if waiter.session.is_none() || waiter.request.is_none() {
-            self.emit(Event::WaitEnded { id, pool: pool.clone(), holder, how: WaitEnd::CallerGone });
+            self.end_wait_only(id, WaitEnd::CallerGone);
         } else if !self.state().pools[&pool].queue.is_away(waiter.place(id)) {
             self.emit(Event::WaiterAway { id, pool: pool.clone(), holder });
         }

@@ -1,0 +1,315 @@
+//! Random commands from seeds, and what must hold after every one of them. The machine's own assertions are
+//! part of the check: none may fail, whatever callers send.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tenure_core::*;
+
+const SEEDS: u64 = 300;
+const COMMANDS: usize = 400;
+
+#[test]
+fn whatever_callers_send_the_promises_hold() {
+    for seed in 1..=SEEDS {
+        let mut world = World::new(seed);
+        for step in 0..COMMANDS {
+            world.step();
+            world.check(&format!("seed {seed}, step {step}"));
+        }
+    }
+}
+
+struct World {
+    random: u64,
+    now: u64,
+    machine: Machine,
+    replayed: State,
+    token_last: u64,
+    hold_keys: Vec<Key>,
+    session_keys: Vec<Key>,
+    waiting: BTreeMap<WaiterId, Option<u64>>,
+    /// Every place in a rate window that was ever granted: pool, from, until.
+    windows: Vec<(PoolName, u64, u64)>,
+}
+
+const POOLS: [&str; 5] = ["mutex", "semaphore", "gpus", "rate", "backfill"];
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let limits = Limits { pool_idle: Ttl::from_millis(20), ..Limits::default() };
+        let mut world = Self {
+            random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            now: 1_000,
+            replayed: State::new(limits.pool_idle),
+            machine: Machine::new(limits),
+            token_last: 0,
+            hold_keys: Vec::new(),
+            session_keys: Vec::new(),
+            waiting: BTreeMap::new(),
+            windows: Vec::new(),
+        };
+        world.apply(Command::SetPool(SetPool { pool: path("backfill"), spec: units(4, Order::Backfill) }));
+        world.apply(Command::SetPool(SetPool { pool: path("gpus"), spec: gpus(&[0, 1, 2], Placement::First) }));
+        world
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % bound
+    }
+
+    fn step(&mut self) {
+        self.now += [0, 0, 1, 3, 30][self.below(5) as usize];
+        while self.machine.next_deadline().is_some_and(|deadline| deadline.as_millis() <= self.now) {
+            self.apply(Command::Expire);
+        }
+        let command = self.command();
+        self.apply(command);
+        while self.machine.next_deadline().is_some_and(|deadline| deadline.as_millis() <= self.now) {
+            self.apply(Command::Expire);
+        }
+    }
+
+    fn command(&mut self) -> Command {
+        let namespace = Namespace::default();
+        match self.below(100) {
+            0..50 => Command::Acquire(self.acquire()),
+            50..70 => match self.pick(self.hold_keys.clone()) {
+                Some(key) => Command::Release(Release { namespace, key, pool: None }),
+                None => Command::Expire,
+            },
+            70..74 => match self.pick(self.hold_keys.clone()) {
+                Some(key) => Command::Renew(Renew { namespace, key, pool: None, ttl: None }),
+                None => Command::Expire,
+            },
+            74..77 => Command::Withdraw { namespace, request: self.request_id() },
+            77..80 => Command::OpenSession(OpenSession {
+                namespace,
+                holder: holder("session"),
+                grace: Ttl::from_millis(1 + self.below(40)),
+                attached: self.below(2) == 0,
+            }),
+            80..82 => match self.pick(self.session_keys.clone()) {
+                Some(session) => Command::AttachSession { namespace, session },
+                None => Command::Expire,
+            },
+            82..84 => Command::DetachSession { session: SessionId(self.below(8)), attachment: 1 + self.below(3) },
+            84..86 => match self.pick(self.session_keys.clone()) {
+                Some(session) => Command::EndSession { namespace, session },
+                None => Command::Expire,
+            },
+            86..88 => Command::OwnerGone { namespace, owner: OwnerId::parse("flow").expect("a name") },
+            88..91 => {
+                let size = self.below(5) as u32;
+                let order = if self.below(2) == 0 { Order::Strict } else { Order::Backfill };
+                let name = ["semaphore", "backfill"][self.below(2) as usize];
+                Command::SetPool(SetPool { pool: path(name), spec: units(size, order) })
+            }
+            91..93 => {
+                let placement = [Placement::LeastRecentlyUsed, Placement::MostRecentlyUsed, Placement::Random];
+                let placement = placement[self.below(3) as usize].clone();
+                let numbers: Vec<u64> = (0..6).filter(|_| self.below(2) == 0).collect();
+                Command::SetPool(SetPool { pool: path("gpus"), spec: gpus(&numbers, placement) })
+            }
+            93..96 => {
+                let resource = (self.below(2) == 0).then(|| resource_name(self.below(6)));
+                let condition = match self.below(3) {
+                    0 => Condition::Drained(None),
+                    1 => Condition::Quarantined(Note::parse("smells").expect("a note")),
+                    _ => Condition::InService,
+                };
+                let pool = path(if resource.is_some() { "gpus" } else { POOLS[self.below(5) as usize] });
+                Command::SetCondition(SetCondition { pool, resource, condition })
+            }
+            96 => Command::RemovePool { pool: path(POOLS[self.below(5) as usize]) },
+            97 => match self.waiting.keys().next() {
+                Some(waiter) => Command::Abandon { waiter: *waiter },
+                None => Command::Expire,
+            },
+            98 => Command::TakeBack { token: Token(self.below(self.token_last + 2)) },
+            _ => Command::Restart,
+        }
+    }
+
+    fn acquire(&mut self) -> Acquire {
+        let name = POOLS[self.below(5) as usize];
+        let amount = if self.below(6) == 0 { Amount::All } else { Amount::Count(1 + self.below(3) as u32) };
+        let selectors = ["gpu", "mem >= 80", "name == gpu-1", "gpu && !old", "nothing"];
+        let selector = (name == "gpus" && self.below(3) > 0)
+            .then(|| Selector::parse(selectors[self.below(5) as usize]).expect("a selector"));
+        let lifetime = match (name, self.below(6)) {
+            ("rate", 0..5) => Some(Lifetime::Window(Ttl::from_millis(25))),
+            (_, 0) => Some(Lifetime::Kept),
+            (_, 1) => Some(Lifetime::Bound(OwnerId::parse("flow").expect("a name"))),
+            (_, 2) => Some(Lifetime::Session),
+            (_, 3) => None,
+            _ => Some(Lifetime::Leased(Ttl::from_millis(1 + self.below(50)))),
+        };
+        let size = match name {
+            "rate" => Some(3),
+            "mutex" if self.below(10) == 0 => Some(2),
+            _ => None,
+        };
+        Acquire {
+            pool: path(name),
+            demand: Demand { amount, selector },
+            size,
+            lifetime,
+            wait: match self.below(3) {
+                0 => Wait::Try,
+                1 => Wait::For(Ttl::from_millis(1 + self.below(40))),
+                _ => Wait::Forever,
+            },
+            priority: Priority::parse(self.below(3) as i64 - 1).expect("small"),
+            holder: holder("somebody"),
+            session: if self.below(3) == 0 { self.pick(self.session_keys.clone()) } else { None },
+            request: (self.below(3) == 0).then(|| self.request_id()),
+        }
+    }
+
+    fn request_id(&mut self) -> RequestId {
+        RequestId::parse(&format!("r-{}", self.below(40))).expect("a request id")
+    }
+
+    fn pick(&mut self, keys: Vec<Key>) -> Option<Key> {
+        (!keys.is_empty()).then(|| keys[self.below(keys.len() as u64) as usize])
+    }
+
+    fn apply(&mut self, command: Command) {
+        let at = Timestamp::from_millis(self.now);
+        let nonce = u128::from(self.below(u64::MAX)) << 64 | u128::from(self.below(u64::MAX));
+        let outcome = self.machine.apply(Stamp { at, nonce }, command);
+        match &outcome.reply {
+            Reply::Granted(grant) => self.hold_keys.push(grant.key),
+            Reply::Session(session) => self.session_keys.push(session.key),
+            _ => {}
+        }
+        for event in &outcome.events {
+            self.replayed.evolve(at, event);
+            match event {
+                Event::Queued { id, waiter } => {
+                    self.waiting.insert(*id, waiter.deadline.map(Timestamp::as_millis));
+                }
+                Event::Granted { token, hold, waiter } => {
+                    assert!(token.0 > self.token_last, "tokens rise");
+                    self.token_last = token.0;
+                    self.hold_keys.push(hold.key);
+                    if let Some(id) = waiter {
+                        let deadline = self.waiting.remove(id).expect("only who waits is served");
+                        assert!(deadline.is_none_or(|deadline| deadline > self.now), "nobody is served too late");
+                    }
+                    if let Lifetime::Window(window) = hold.lifetime {
+                        for _ in 0..hold.taken.units {
+                            self.windows.push((hold.pool.name().clone(), self.now, self.now + window.as_millis()));
+                        }
+                    }
+                }
+                Event::WaitEnded { id, .. } => {
+                    self.waiting.remove(id).expect("a wait ends once");
+                }
+                _ => {}
+            }
+        }
+        let settled: BTreeSet<_> = outcome.settled.iter().map(|(id, _)| *id).collect();
+        assert_eq!(settled.len(), outcome.settled.len(), "a wait is settled once");
+    }
+
+    fn check(&self, when: &str) {
+        assert_eq!(&self.replayed, self.machine.state(), "{when}: replay equals state");
+        let state = self.machine.state();
+        let page = |query| match state.query(&query) {
+            Ok(View::Pools(page)) => page.items,
+            other => panic!("{other:?}"),
+        };
+        let pools =
+            page(Query::Pools { namespace: Namespace::default(), prefix: String::new(), after: None, limit: 100 });
+        for pool in &pools {
+            let Ok(View::Pool(detail)) = state.query(&Query::Pool { pool: pool.pool.clone() }) else {
+                panic!("{when}")
+            };
+            let Ok(View::Holds(holds)) = state.query(&Query::Holds {
+                namespace: Namespace::default(),
+                pool: Some(pool.pool.name().clone()),
+                holder: None,
+                after: None,
+                limit: 1_000,
+            }) else {
+                panic!("{when}")
+            };
+            let used: u32 = holds.items.iter().map(|hold| hold.units).sum();
+            assert_eq!(used, pool.used, "{when}: what is held is what is used");
+            let names: Vec<_> = holds.items.iter().flat_map(|hold| &hold.resources).collect();
+            assert_eq!(names.len(), names.iter().collect::<BTreeSet<_>>().len(), "{when}: one holder per resource");
+            for hold in &holds.items {
+                assert!(
+                    hold.deadline.is_none_or(|deadline| deadline.as_millis() > self.now),
+                    "{when}: nothing outlives"
+                );
+            }
+            self.check_nobody_waits_in_vain(&detail, when);
+        }
+        // In any window of its length a rate pool lets at most its size through.
+        for (name, from, until) in &self.windows {
+            let within =
+                self.windows.iter().filter(|(other, start, _)| other == name && (from..until).contains(&start));
+            assert!(within.count() <= 3, "{when}: rate {name} exceeded");
+        }
+    }
+
+    /// The head of the queue does not fit what is free; in a backfill pool nobody does.
+    fn check_nobody_waits_in_vain(&self, detail: &PoolDetail, when: &str) {
+        let pool = &detail.summary;
+        if pool.condition != Condition::InService || pool.removing || pool.named {
+            return;
+        }
+        let query = Query::Queue { pool: pool.pool.clone(), after: None, limit: 1_000 };
+        let Ok(View::Queue(queue)) = self.machine.state().query(&query) else { panic!("{when}") };
+        let exclusive = pool.used >= pool.size;
+        let free = if exclusive { 0 } else { pool.size - pool.used };
+        let mut present = queue.items.iter().filter(|waiter| waiter.position.is_some());
+        let fits = |waiter: &WaiterView| match waiter.demand.amount {
+            Amount::Count(count) => count <= free,
+            Amount::All => pool.used == 0 && pool.size > 0,
+        };
+        let served = match detail.spec.order {
+            Order::Strict => present.next().is_some_and(fits),
+            Order::Backfill => present.any(fits),
+        };
+        // Somebody who took all of a pool that has grown since still has all of it.
+        let all_taken = pool.holds == 1 && free > 0;
+        assert!(!served || all_taken, "{when}: {} is free and a fitting waiter waits", pool.pool.name());
+    }
+}
+
+fn path(name: &str) -> PoolPath {
+    PoolPath::new(Namespace::default(), PoolName::parse(name).expect("a name"))
+}
+
+fn holder(id: &str) -> Arc<Holder> {
+    Arc::new(Holder::parse(id, []).expect("a holder"))
+}
+
+fn resource_name(number: u64) -> ResourceName {
+    ResourceName::parse(&format!("gpu-{number}")).expect("a name")
+}
+
+fn units(size: u32, order: Order) -> PoolSpec {
+    PoolSpec { capacity: Capacity::Units(size), order, window: None, declared: true }
+}
+
+fn gpus(numbers: &[u64], placement: Placement) -> PoolSpec {
+    let resources = numbers
+        .iter()
+        .map(|number| {
+            let mem = format!("{}", number * 40);
+            let labels = [("gpu", ""), ("mem", mem.as_str()), ("old", "")];
+            let labels = Labels::parse(labels.into_iter().take(if number % 2 == 0 { 2 } else { 3 })).expect("labels");
+            ResourceSpec { name: resource_name(*number), labels, properties: Labels::default() }
+        })
+        .collect();
+    let capacity = Capacity::Resources { placement, resources };
+    PoolSpec { capacity, order: Order::Strict, window: None, declared: true }
+}

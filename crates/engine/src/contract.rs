@@ -1,0 +1,356 @@
+//! What every engine must do, whatever it is made of. An engine's tests run [`run`] with a [`Harness`].
+//!
+//! The rules themselves are covered by the scenarios, which run on every engine too; this is about what an
+//! engine adds: order, durability, callers that come and go.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tenure_core::*;
+use tokio::sync::mpsc;
+
+use crate::{Acquiring, Answered, Calls, Engine, EventQuery, Failure, ReplyTo};
+
+/// An engine under test, and the world around it.
+pub trait Harness: Send {
+    fn engine(&self) -> Arc<dyn Engine>;
+
+    /// Lets this much time pass, and what is due happen.
+    fn pass(&mut self, time: Ttl) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+
+    /// Kills the engine without a word and starts it again on what it had made durable.
+    fn crash(&mut self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+
+    /// Stops the engine in good order and starts it again.
+    fn restart(&mut self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+}
+
+type Case = for<'a> fn(&'a mut dyn Harness) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+macro_rules! cases {
+    ($($name:ident),* $(,)?) => {
+        /// Every case with its claim.
+        pub const CASES: &[(&str, Case)] = &[$((stringify!($name), |harness| Box::pin($name(harness)))),*];
+    };
+}
+
+cases![
+    answers_come_in_the_order_of_the_commands,
+    what_was_answered_is_seen_by_whoever_asks_next,
+    a_thousand_waiters_are_served_once_each_and_in_order,
+    a_lease_that_runs_out_is_given_to_the_waiter,
+    a_caller_that_hangs_up_leaves_the_queue,
+    a_grant_that_nobody_received_is_taken_back,
+    a_request_made_twice_is_one_hold_and_one_caller_hanging_up_does_not_end_it,
+    what_was_answered_survives_a_crash_with_its_deadline_and_tokens_go_on_rising,
+    a_session_gets_its_grace_again_after_a_crash_and_its_waiter_keeps_its_place,
+    a_stop_answers_everybody_and_loses_nothing,
+    every_event_can_be_read_once_in_order_from_any_point,
+    a_refusal_rests_on_what_is_durable,
+];
+
+/// Runs every case on an engine of its own.
+pub async fn run<H: Harness>(mut fresh: impl AsyncFnMut() -> H) {
+    for (claim, case) in CASES {
+        eprintln!("contract: {claim}");
+        case(&mut fresh().await).await;
+    }
+}
+
+async fn answers_come_in_the_order_of_the_commands(harness: &mut dyn Harness) {
+    let engine = harness.engine();
+    let (answers, mut received) = mpsc::unbounded_channel();
+    for id in 0..500 {
+        let command = Command::Acquire(request(&format!("pool-{}", id % 7)));
+        engine.submit(command, ReplyTo { id, answers: answers.clone() }).expect("there is room");
+    }
+    for expected in 0..500 {
+        let Answered { id, .. } = received.recv().await.expect("every command is answered");
+        assert_eq!(id, expected);
+    }
+}
+
+async fn what_was_answered_is_seen_by_whoever_asks_next(harness: &mut dyn Harness) {
+    let engine = harness.engine();
+    let grant = granted(&engine, request("db")).await;
+    let holds = holds(&engine, "db").await;
+    assert_eq!(holds.iter().map(|hold| hold.token).collect::<Vec<_>>(), [grant.token]);
+    release(&engine, &grant).await;
+    assert_eq!(self::holds(&engine, "db").await, []);
+}
+
+async fn a_thousand_waiters_are_served_once_each_and_in_order(harness: &mut dyn Harness) {
+    let engine = harness.engine();
+    let mut held = granted(&engine, request("hot")).await;
+    let mut waiting = Vec::new();
+    for position in 1..=1_000 {
+        waiting.push(queued(&engine, Acquire { wait: Wait::Forever, ..request("hot") }, position).await);
+    }
+    for mut next in waiting {
+        release(&engine, &held).await;
+        let grant = settled(&mut next).await;
+        assert!(grant.token > held.token);
+        held = grant;
+    }
+}
+
+async fn a_lease_that_runs_out_is_given_to_the_waiter(harness: &mut dyn Harness) {
+    let engine = harness.engine();
+    let lease = Some(Lifetime::Leased(Ttl::from_millis(2_000)));
+    let first = granted(&engine, Acquire { lifetime: lease, ..request("db") }).await;
+    let mut waiter = queued(&engine, Acquire { wait: Wait::Forever, ..request("db") }, 1).await;
+    harness.pass(Ttl::from_millis(2_000)).await;
+    let second = settled(&mut waiter).await;
+    assert!(second.since >= first.deadline.expect("a lease"), "not before the deadline");
+    let late = engine.call(release_of(&first)).await;
+    assert_eq!(refusal(late), "not_held");
+}
+
+async fn a_caller_that_hangs_up_leaves_the_queue(harness: &mut dyn Harness) {
+    let engine = harness.engine();
+    let held = granted(&engine, request("db")).await;
+    let first = queued(&engine, Acquire { wait: Wait::Forever, ..request("db") }, 1).await;
+    let mut second = queued(&engine, Acquire { wait: Wait::Forever, ..request("db") }, 2).await;
+    drop(first);
+    release(&engine, &held).await;
+    settled(&mut second).await;
+    assert_eq!(holds(&engine, "db").await.len(), 1);
+}
+
+async fn a_grant_that_nobody_received_is_taken_back(harness: &mut dyn Harness) {
+    let engine = harness.engine();
+    let held = granted(&engine, request("db")).await;
+    let waiter = queued(&engine, Acquire { wait: Wait::Forever, ..request("db") }, 1).await;
+    release(&engine, &held).await;
+    // The grant is on its way to a caller who does not look any more.
+    drop(waiter);
+    let next = Acquire { wait: Wait::Forever, lifetime: Some(Lifetime::Kept), ..request("db") };
+    let next = engine.acquire(next).expect("there is room").settle().await;
+    assert!(matches!(next, Ok(Reply::Granted(_))), "{next:?}");
+
+    // One that hung up before its command was even looked at.
+    let gone = Acquire { lifetime: Some(Lifetime::Kept), ..request("other") };
+    drop(engine.acquire(gone).expect("there is room"));
+    let next = Acquire { wait: Wait::Forever, ..request("other") };
+    let next = engine.acquire(next).expect("there is room").settle().await;
+    assert!(matches!(next, Ok(Reply::Granted(_))), "{next:?}");
+}
+
+async fn a_request_made_twice_is_one_hold_and_one_caller_hanging_up_does_not_end_it(harness: &mut dyn Harness) {
+    let engine = harness.engine();
+    let held = granted(&engine, request("db")).await;
+    let again = Acquire { wait: Wait::Forever, request: RequestId::parse("r-1").ok(), ..request("db") };
+    let mut first = queued(&engine, again.clone(), 1).await;
+    let second = queued(&engine, again.clone(), 1).await;
+    release(&engine, &held).await;
+    let grant = settled(&mut first).await;
+    drop(second);
+    let third = granted(&engine, again.clone()).await;
+    assert_eq!((third.token, third.key), (grant.token, grant.key));
+    drop(engine.acquire(again).expect("there is room"));
+    assert_eq!(holds(&engine, "db").await.len(), 1);
+    release(&engine, &grant).await;
+}
+
+async fn what_was_answered_survives_a_crash_with_its_deadline_and_tokens_go_on_rising(harness: &mut dyn Harness) {
+    let engine = harness.engine();
+    let mut grants = Vec::new();
+    for n in 0..100 {
+        let lease = Some(Lifetime::Leased(Ttl::from_millis(60_000 + n)));
+        grants.push(granted(&engine, Acquire { lifetime: lease, ..request(&format!("pool-{n}")) }).await);
+    }
+    release(&engine, &grants.remove(0)).await;
+    harness.crash().await;
+    let engine = harness.engine();
+    for grant in &grants {
+        let holds = holds(&engine, grant.pool.name().as_str()).await;
+        let found: Vec<_> = holds.iter().map(|hold| (hold.token, hold.deadline)).collect();
+        assert_eq!(found, [(grant.token, grant.deadline)]);
+    }
+    let last = grants.last().expect("many").token;
+    assert!(granted(&engine, request("pool-0")).await.token > last);
+    for grant in &grants {
+        release(&engine, grant).await;
+    }
+}
+
+async fn a_session_gets_its_grace_again_after_a_crash_and_its_waiter_keeps_its_place(harness: &mut dyn Harness) {
+    let engine = harness.engine();
+    let session = open_session(&engine, 10_000).await;
+    let in_session = |pool: &str, id: &str| Acquire {
+        session: Some(session),
+        wait: Wait::Forever,
+        request: RequestId::parse(id).ok(),
+        ..request(pool)
+    };
+    let mine = granted(&engine, in_session("mine", "r-mine")).await;
+    let held = granted(&engine, Acquire { lifetime: Some(Lifetime::Kept), ..request("db") }).await;
+    let waiter = queued(&engine, in_session("db", "r-db"), 1).await;
+    harness.pass(Ttl::from_millis(9_000)).await;
+    harness.crash().await;
+    drop(waiter);
+    harness.pass(Ttl::from_millis(9_000)).await;
+
+    let engine = harness.engine();
+    let kept = engine.call(Command::KeepAlive { namespace: Namespace::default(), session }).await;
+    assert!(matches!(kept, Ok(Reply::Session(_))), "the grace has begun anew: {kept:?}");
+    let later = queued(&engine, Acquire { wait: Wait::Forever, ..request("db") }, 1).await;
+    let mut back = queued(&engine, in_session("db", "r-db"), 1).await;
+    release(&engine, &held).await;
+    settled(&mut back).await;
+    drop(later);
+    assert_eq!(holds(&engine, "mine").await[0].token, mine.token);
+
+    harness.pass(Ttl::from_millis(10_000)).await;
+    assert_eq!(holds(&engine, "mine").await, [], "the session ended with its grace");
+}
+
+async fn a_stop_answers_everybody_and_loses_nothing(harness: &mut dyn Harness) {
+    let engine = harness.engine();
+    let held = granted(&engine, Acquire { lifetime: Some(Lifetime::Kept), ..request("db") }).await;
+    let mut waiter = queued(&engine, Acquire { wait: Wait::Forever, ..request("db") }, 1).await;
+    let pending: Vec<_> =
+        (0..50).map(|n| engine.acquire(kept(&format!("pool-{n}"))).expect("there is room")).collect();
+    engine.stop().await;
+    assert_eq!(waiter.next().await, Err(Failure::Stopping));
+    let mut answered = Vec::new();
+    for acquiring in pending {
+        if let Ok(Reply::Granted(grant)) = acquiring.settle().await {
+            answered.push(grant);
+        }
+    }
+    assert!(engine.acquire(request("late")).is_err(), "a stopped engine takes nothing");
+    harness.restart().await;
+    let engine = harness.engine();
+    release(&engine, &held).await;
+    for grant in &answered {
+        release(&engine, grant).await;
+    }
+}
+
+async fn every_event_can_be_read_once_in_order_from_any_point(harness: &mut dyn Harness) {
+    let engine = harness.engine();
+    for n in 0..200 {
+        let grant = granted(&engine, request(&format!("pool-{}", n % 5))).await;
+        release(&engine, &grant).await;
+    }
+    let last = *engine.last_event().borrow();
+    let read = async |after: Option<Seq>, limit: usize| {
+        let mut seqs = Vec::new();
+        let mut query = EventQuery { after, limit, ..EventQuery::default() };
+        loop {
+            let page = engine.events(query.clone()).await.expect("the log is read").expect("nothing is gone");
+            seqs.extend(page.items.iter().map(|recorded| recorded.seq.0));
+            if page.done {
+                return seqs;
+            }
+            query.after = page.reached;
+        }
+    };
+    assert_eq!(read(None, 7).await, (1..=last.0).collect::<Vec<_>>());
+    assert_eq!(read(Some(Seq(100)), 1_000).await, (101..=last.0).collect::<Vec<_>>());
+    assert_eq!(read(Some(last), 1_000).await, [] as [u64; 0]);
+}
+
+async fn a_refusal_rests_on_what_is_durable(harness: &mut dyn Harness) {
+    let engine = harness.engine();
+    let (answers, mut received) = mpsc::unbounded_channel();
+    let submit = |id, pool: &str| {
+        engine.submit(Command::Acquire(kept(pool)), ReplyTo { id, answers: answers.clone() }).expect("there is room");
+    };
+    submit(0, "db");
+    submit(1, "db");
+    let second = loop {
+        let answered = received.recv().await.expect("both are answered");
+        if answered.id == 1 {
+            break answered.reply;
+        }
+    };
+    assert_eq!(refusal(second), "busy");
+    harness.crash().await;
+    assert_eq!(holds(&harness.engine(), "db").await.len(), 1, "what it was refused for is there");
+}
+
+fn request(pool: &str) -> Acquire {
+    Acquire {
+        pool: PoolPath::new(Namespace::default(), PoolName::parse(pool).expect("a pool name")),
+        demand: Demand { amount: Amount::Count(1), selector: None },
+        size: None,
+        lifetime: None,
+        wait: Wait::Try,
+        priority: Priority::default(),
+        holder: Arc::new(Holder::parse("tester", []).expect("a holder")),
+        session: None,
+        request: None,
+    }
+}
+
+fn kept(pool: &str) -> Acquire {
+    Acquire { lifetime: Some(Lifetime::Kept), ..request(pool) }
+}
+
+async fn granted(engine: &Arc<dyn Engine>, acquire: Acquire) -> Box<Grant> {
+    match engine.acquire(acquire).expect("there is room").settle().await {
+        Ok(Reply::Granted(grant)) => grant,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+async fn queued(engine: &Arc<dyn Engine>, acquire: Acquire, position: usize) -> Acquiring {
+    let mut acquiring = engine.acquire(acquire).expect("there is room");
+    match acquiring.next().await {
+        Ok(Reply::Queued(queued)) => assert_eq!(queued.position, position),
+        other => panic!("not queued: {other:?}"),
+    }
+    acquiring
+}
+
+async fn settled(acquiring: &mut Acquiring) -> Box<Grant> {
+    match acquiring.next().await {
+        Ok(Reply::Granted(grant)) => grant,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+fn release_of(grant: &Grant) -> Command {
+    Command::Release(Release { namespace: grant.pool.namespace().clone(), key: grant.key, pool: None })
+}
+
+async fn release(engine: &Arc<dyn Engine>, grant: &Grant) {
+    let released = engine.call(release_of(grant)).await;
+    assert_eq!(released, Ok(Reply::Released { token: grant.token }));
+}
+
+async fn open_session(engine: &Arc<dyn Engine>, grace: u64) -> Key {
+    let open = OpenSession {
+        namespace: Namespace::default(),
+        holder: Arc::new(Holder::parse("tester", []).expect("a holder")),
+        grace: Ttl::from_millis(grace),
+        attached: false,
+    };
+    match engine.call(Command::OpenSession(open)).await {
+        Ok(Reply::Session(session)) => session.key,
+        other => panic!("no session: {other:?}"),
+    }
+}
+
+async fn holds(engine: &Arc<dyn Engine>, pool: &str) -> Vec<HoldView> {
+    let query = Query::Holds {
+        namespace: Namespace::default(),
+        pool: PoolName::parse(pool).ok(),
+        holder: None,
+        after: None,
+        limit: PAGE_MAX,
+    };
+    match engine.query(query).await.expect("the engine runs") {
+        Ok(View::Holds(page)) => page.items,
+        other => panic!("no holds: {other:?}"),
+    }
+}
+
+fn refusal(reply: Result<Reply, Failure>) -> &'static str {
+    match reply {
+        Ok(Reply::Refused(refusal)) => refusal.code(),
+        other => panic!("not refused: {other:?}"),
+    }
+}

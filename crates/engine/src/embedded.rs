@@ -1,0 +1,316 @@
+//! The embedded engine: two threads around the [`Driver`] and a store.
+//!
+//! The writer takes mail, applies it in memory and closes a batch; the committer makes the batch durable with
+//! one sync, then sends its answers. While the committer syncs one batch the writer applies the next, so a
+//! batch is as large as what came in during the last sync.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use tenure_core::{Command, Limits, Machine, Query, Refusal, Seq, State, Timestamp, Token, View};
+use tokio::sync::{oneshot, watch};
+
+use crate::driver::{Driver, Mail, Prepared};
+use crate::store::{LogReader, Store, StoreError};
+use crate::{Answer, Clock, Engine, EventPage, EventQuery, EventsGone, Failure, ReplyTo, Ticket};
+
+/// The most commands in a batch: enough to share a sync, few enough that the first does not wait for the last.
+const COMMANDS_PER_BATCH_MAX: usize = 4_096;
+
+/// How the engine is run.
+pub struct Options {
+    pub limits: Limits,
+    /// How many commands may wait to be applied; beyond it they are refused at once.
+    pub mailbox_max: usize,
+    /// Called when a batch could not be made durable. Nothing is answered after it.
+    pub on_fatal: Box<dyn FnOnce(StoreError) + Send>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { limits: Limits::default(), mailbox_max: 65_536, on_fatal: Box::new(stop_the_process) }
+    }
+}
+
+/// After a failed write nobody knows what is on the disk; only a restart, which reads it, can tell.
+fn stop_the_process(error: StoreError) {
+    eprintln!("tenure: cannot write to the data directory, so the server stops: {error}");
+    std::process::exit(74);
+}
+
+pub struct Embedded {
+    mail: Sender<Mail>,
+    /// Commands in the mailbox.
+    depth: Arc<AtomicUsize>,
+    mailbox_max: usize,
+    tickets: AtomicU64,
+    stopping: AtomicBool,
+    clock: Arc<dyn Clock>,
+    /// None once it has ended: a reader would keep the data directory in use.
+    reader: Mutex<Option<Arc<dyn LogReader>>>,
+    last: watch::Receiver<Seq>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Embedded {
+    /// Goes on from `state`, which the store gave when it was opened.
+    pub fn start(state: State, store: impl Store, clock: Arc<dyn Clock>, options: Options) -> Self {
+        let (mail, mailbox) = mpsc::channel();
+        let (commits, prepared) = mpsc::sync_channel(0);
+        let (announce, last) = watch::channel(state.counters().seq);
+        let depth = Arc::new(AtomicUsize::new(0));
+        let reader = store.reader();
+        let driver = Driver::new(Machine::restored(state, options.limits), Box::new(nonces()));
+        let writer = Writer { driver, mailbox, commits, depth: depth.clone(), clock: clock.clone() };
+        let committer = Committer { store: Box::new(store), prepared, announce, returns: mail.clone() };
+        let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
+            std::thread::Builder::new().name(name.into()).spawn(run).expect("the system can start a thread")
+        };
+        let on_fatal = options.on_fatal;
+        let threads = vec![
+            spawn("tenure-writer", Box::new(move || writer.run())),
+            spawn("tenure-commit", Box::new(move || committer.run(on_fatal))),
+        ];
+        Self {
+            mail,
+            depth,
+            mailbox_max: options.mailbox_max,
+            tickets: AtomicU64::new(0),
+            stopping: AtomicBool::new(false),
+            clock,
+            reader: Mutex::new(Some(reader)),
+            last,
+            threads: Mutex::new(threads),
+        }
+    }
+
+    /// Ends what is due by the clock's time. For clocks that are told the time.
+    pub async fn tick(&self) {
+        let (done, ticked) = oneshot::channel();
+        self.post(Mail::Tick { done });
+        // An engine that has stopped has nothing due.
+        let _ = ticked.await;
+    }
+
+    fn post(&self, mail: Mail) -> bool {
+        self.mail.send(mail).is_ok()
+    }
+
+    /// A place in the mailbox for a command or a query.
+    fn admit(&self) -> Result<(), Failure> {
+        if self.stopping.load(Ordering::Acquire) {
+            return Err(Failure::Stopping);
+        }
+        let waiting = self.depth.fetch_add(1, Ordering::AcqRel);
+        if waiting >= self.mailbox_max {
+            self.depth.fetch_sub(1, Ordering::AcqRel);
+            return Err(Failure::Overloaded { waiting });
+        }
+        Ok(())
+    }
+
+    /// Ends at once: what was not answered may be lost. As near to a crash as a process can come that goes on.
+    pub fn kill(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.post(Mail::Abort);
+        for thread in std::mem::take(&mut *lock(&self.threads)) {
+            // A panic there has been reported; here it only means that it has ended.
+            let _ = thread.join();
+        }
+        lock(&self.reader).take();
+    }
+}
+
+impl Engine for Embedded {
+    fn submit(&self, command: Command, reply_to: ReplyTo) -> Result<Ticket, Failure> {
+        self.admit()?;
+        let ticket = Ticket(self.tickets.fetch_add(1, Ordering::Relaxed));
+        if self.post(Mail::Command { ticket, command, reply_to }) { Ok(ticket) } else { Err(Failure::Stopping) }
+    }
+
+    fn hang_up(&self, ticket: Ticket, unreceived: Option<Token>) {
+        self.post(Mail::HangUp { ticket, unreceived });
+    }
+
+    fn query(&self, query: Query) -> Answer<Result<View, Refusal>> {
+        let (answer, answered) = oneshot::channel();
+        let posted = self.admit().and_then(|()| {
+            if self.post(Mail::Query { query, answer }) { Ok(()) } else { Err(Failure::Stopping) }
+        });
+        Box::pin(async move {
+            posted?;
+            answered.await.map_err(|_| Failure::Lost)
+        })
+    }
+
+    fn events(&self, query: EventQuery) -> Answer<Result<EventPage, EventsGone>> {
+        let reader = lock(&self.reader).clone();
+        Box::pin(async move {
+            let reader = reader.ok_or(Failure::Stopping)?;
+            let looked = tokio::task::spawn_blocking(move || reader.events(&query)).await;
+            looked.map_err(|_| Failure::Lost)?.map_err(|error| Failure::Unreadable(error.to_string()))
+        })
+    }
+
+    fn last_event(&self) -> watch::Receiver<Seq> {
+        self.last.clone()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn stop(&self) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async {
+            if !self.stopping.swap(true, Ordering::AcqRel) {
+                self.post(Mail::Stop);
+            }
+            // The committer lets go of this when it has sent its last answer.
+            let mut last = self.last.clone();
+            while last.changed().await.is_ok() {}
+        })
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("limits", &self.limits)
+            .field("mailbox_max", &self.mailbox_max)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Embedded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Embedded").field("depth", &self.depth).finish_non_exhaustive()
+    }
+}
+
+/// Applies what comes in.
+struct Writer {
+    driver: Driver,
+    mailbox: Receiver<Mail>,
+    commits: SyncSender<Prepared>,
+    depth: Arc<AtomicUsize>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Writer {
+    fn run(mut self) {
+        let restarted = self.driver.restart(self.clock.now().max(self.driver.now()));
+        if self.commits.send(restarted).is_err() {
+            return;
+        }
+        while let Some(Batch { prepared, last }) = self.next_batch() {
+            if !prepared.is_empty() && self.commits.send(prepared).is_err() || last {
+                return;
+            }
+        }
+    }
+
+    /// Waits for mail or a deadline, and gathers what is there by then.
+    fn next_batch(&mut self) -> Option<Batch> {
+        let mut next = self.wait()?;
+        self.driver.begin(self.clock.now().max(self.driver.now()));
+        while let Some(mail) = next {
+            match &mail {
+                Mail::Command { .. } | Mail::Query { .. } => {
+                    self.depth.fetch_sub(1, Ordering::AcqRel);
+                }
+                Mail::Stop => {
+                    self.driver.handle(mail);
+                    return Some(Batch { prepared: self.driver.finish_for_good(), last: true });
+                }
+                Mail::Abort => return None,
+                Mail::HangUp { .. } | Mail::Tick { .. } => {}
+            }
+            self.driver.handle(mail);
+            if self.driver.commands() >= COMMANDS_PER_BATCH_MAX {
+                break;
+            }
+            next = self.mailbox.try_recv().ok();
+        }
+        Some(Batch { prepared: self.driver.finish(), last: false })
+    }
+
+    /// None when it is over; no mail when a deadline has come.
+    fn wait(&self) -> Option<Option<Mail>> {
+        let timeout = self.driver.next_deadline().and_then(|deadline| self.clock.until(deadline));
+        match timeout {
+            None => self.mailbox.recv().ok().map(Some),
+            Some(timeout) => match self.mailbox.recv_timeout(timeout) {
+                Ok(mail) => Some(Some(mail)),
+                Err(RecvTimeoutError::Timeout) => Some(None),
+                Err(RecvTimeoutError::Disconnected) => None,
+            },
+        }
+    }
+}
+
+struct Batch {
+    prepared: Prepared,
+    last: bool,
+}
+
+/// Makes batches durable, in order, and sends what may be said then.
+struct Committer {
+    store: Box<dyn Store>,
+    prepared: Receiver<Prepared>,
+    announce: watch::Sender<Seq>,
+    /// Back to the writer: grants that found nobody.
+    returns: Sender<Mail>,
+}
+
+impl Committer {
+    fn run(mut self, on_fatal: Box<dyn FnOnce(StoreError) + Send>) {
+        while let Ok(Prepared { commit, deliveries, commands, last }) = self.prepared.recv() {
+            // A batch that changed nothing still waits its turn: its answers may rest on the one before.
+            if commit.entry.is_some() || commit.rows.is_some() {
+                let started = Instant::now();
+                if let Err(error) = self.store.commit(&commit) {
+                    on_fatal(error);
+                    return;
+                }
+                metrics::histogram!("tenure_commit_seconds").record(started.elapsed());
+                metrics::histogram!("tenure_commit_commands").record(commands as f64);
+                self.announce.send_replace(last);
+            }
+            for delivery in deliveries {
+                if let Some(mail) = delivery.send() {
+                    // If the writer is gone there is nobody to take it back; a restart finds the lease.
+                    let _ = self.returns.send(mail);
+                }
+            }
+        }
+    }
+}
+
+/// What is locked here is whole at any time, so a panic of another thread is no reason to stop.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Numbers that nobody can guess, fetched from the system some at a time.
+fn nonces() -> impl FnMut() -> u128 + Send {
+    let mut buffer = [0; 4_096];
+    let mut used = buffer.len();
+    move || {
+        if used == buffer.len() {
+            getrandom::fill(&mut buffer).expect("the system has randomness");
+            used = 0;
+        }
+        let bytes = buffer[used..used + 16].try_into().expect("sixteen bytes");
+        used += 16;
+        u128::from_le_bytes(bytes)
+    }
+}

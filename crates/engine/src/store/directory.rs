@@ -1,0 +1,254 @@
+//! The data directory around the database: whose it is, which format it has, and that only one server uses it.
+
+use std::fs::{self, File};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use fjall::config::{CompressionPolicy, PinningPolicy};
+use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use tenure_core::{State, Ttl};
+
+use super::codec::{self, LogBounds};
+use super::layout::{Address, FORMAT};
+use super::StoreError;
+
+/// Locked by the server that uses the directory, as long as it lives.
+const LOCK: &str = "lock";
+/// The database. It gets this name when it is complete, with its format written in it.
+const DB: &str = "db";
+/// The database while it is being made.
+const NEW: &str = "new";
+/// There while commits are not synced.
+const UNSYNCED: &str = "unsynced";
+const FORMAT_FILE: &str = "format";
+
+/// Keyspaces get their numbers in this order, from 1 on; 0 is fjall's own.
+const KEYSPACES: [&str; 3] = ["meta", "rows", "log"];
+
+/// Blocks read lately. Rows are read once, at the start, and the newest history is kept decoded.
+const CACHE_BYTES: u64 = 16 * 1024 * 1024;
+/// What is not yet in tables is also in journals, and a start reads them.
+const JOURNAL_BYTES_MAX: u64 = 128 * 1024 * 1024;
+/// Writes wait once four of these are full and not yet in tables. The log gets more, being written all the time.
+const LOG_BUFFER_BYTES: u64 = 32 * 1024 * 1024;
+const ROWS_BUFFER_BYTES: u64 = 16 * 1024 * 1024;
+
+/// A data directory that nobody else can use.
+pub(super) struct Directory {
+    path: PathBuf,
+    _lock: File,
+}
+
+#[derive(Clone)]
+pub(super) struct Keyspaces {
+    pub(super) meta: Keyspace,
+    pub(super) rows: Keyspace,
+    pub(super) log: Keyspace,
+}
+
+impl Directory {
+    /// Takes the directory, making it and its database if need be.
+    pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
+        make_private(path).map_err(|error| io_error("make", path, error))?;
+        check_ours(path)?;
+        let directory = Self { path: path.to_owned(), _lock: lock(path)? };
+        if !directory.db().exists() {
+            directory.make_db()?;
+        }
+        directory.check_format()?;
+        directory.check_complete()?;
+        Ok(directory)
+    }
+
+    pub(super) fn db(&self) -> PathBuf {
+        self.path.join(DB)
+    }
+
+    /// Whether the last server here did not sync its commits.
+    pub(super) fn is_unsynced(&self) -> bool {
+        self.path.join(UNSYNCED).exists()
+    }
+
+    pub(super) fn set_unsynced(&self, unsynced: bool) -> Result<(), StoreError> {
+        let mark = self.path.join(UNSYNCED);
+        let set = || -> io::Result<()> {
+            match (unsynced, mark.exists()) {
+                (true, false) => File::create(&mark)?.sync_all()?,
+                (false, true) => fs::remove_file(&mark)?,
+                _ => return Ok(()),
+            }
+            sync_dir(&self.path)
+        };
+        set().map_err(|error| io_error("write", &mark, error))
+    }
+
+    pub(super) fn open_db(&self) -> Result<(Database, Keyspaces), StoreError> {
+        // fjall's own bookkeeping is damaged where it panics.
+        let opened = catch_unwind(AssertUnwindSafe(|| open_fjall(&self.db())));
+        let (db, keyspaces) = opened.map_err(|_| self.damaged("its bookkeeping cannot be read"))??;
+        Ok((db, keyspaces))
+    }
+
+    /// Beside the final name, so that a crash leaves either nothing or all of it.
+    fn make_db(&self) -> Result<(), StoreError> {
+        let new = self.path.join(NEW);
+        let fresh = || -> io::Result<()> {
+            if new.exists() {
+                fs::remove_dir_all(&new)?;
+            }
+            fs::create_dir(&new)?;
+            fs::write(new.join(FORMAT_FILE), format!("tenure {FORMAT}\n"))?;
+            File::open(new.join(FORMAT_FILE))?.sync_all()
+        };
+        fresh().map_err(|error| io_error("make", &new, error))?;
+        let db = builder(&new).open().map_err(|error| StoreError::Io(format!("cannot make the database: {error}")))?;
+        let make = || -> fjall::Result<()> {
+            let keyspaces = make_keyspaces(&db)?;
+            let mut batch = db.batch().durability(Some(PersistMode::SyncAll));
+            let nothing = State::new(Ttl::from_millis(1));
+            let bounds = LogBounds { first: tenure_core::Seq(1), last: tenure_core::Seq(0), bytes: 0 };
+            batch.insert(&keyspaces.meta, Address::Watermark.key(), codec::encode_watermark(&nothing));
+            batch.insert(&keyspaces.meta, Address::LogBounds.key(), codec::encode_bounds(bounds));
+            batch.commit()
+        };
+        make().map_err(|error| StoreError::Io(format!("cannot make the database: {error}")))?;
+        drop(db);
+        let place = || -> io::Result<()> {
+            sync_dir(&new)?;
+            fs::rename(&new, self.db())?;
+            sync_dir(&self.path)
+        };
+        place().map_err(|error| io_error("make", &self.db(), error))
+    }
+
+    fn check_format(&self) -> Result<(), StoreError> {
+        let path = self.db().join(FORMAT_FILE);
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(StoreError::Foreign(self.name(), format!("`{DB}` has no file `{FORMAT_FILE}`")));
+            }
+            Err(error) => return Err(io_error("read", &path, error)),
+        };
+        let format = std::str::from_utf8(&text).ok().and_then(|text| text.strip_prefix("tenure ")?.strip_suffix('\n')?.parse().ok());
+        match format {
+            Some(FORMAT) => Ok(()),
+            Some(found) => Err(StoreError::Format { dir: self.name(), found, known: FORMAT }),
+            None => Err(StoreError::Damaged(format!("{} does not tell a format", path.display()))),
+        }
+    }
+
+    /// fjall takes a keyspace without this file for one that was never finished, and deletes it.
+    fn check_complete(&self) -> Result<(), StoreError> {
+        for number in 0..=KEYSPACES.len() {
+            let current = self.db().join("keyspaces").join(number.to_string()).join("current");
+            if !current.exists() {
+                return Err(StoreError::Damaged(format!("{} is missing", current.display())));
+            }
+        }
+        // And without this one it makes a new database.
+        if !self.db().join("version").exists() {
+            return Err(self.damaged("its file `version` is missing"));
+        }
+        Ok(())
+    }
+
+    fn damaged(&self, why: impl std::fmt::Display) -> StoreError {
+        StoreError::Damaged(format!("the database {}: {why}", self.db().display()))
+    }
+
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+}
+
+fn open_fjall(path: &Path) -> Result<(Database, Keyspaces), StoreError> {
+    let damaged = |why: String| StoreError::Damaged(format!("the database {}: {why}", path.display()));
+    let db = builder(path).open().map_err(|error| match error {
+        fjall::Error::Locked => StoreError::InUse(path.display().to_string()),
+        error => damaged(error.to_string()),
+    })?;
+    for name in KEYSPACES {
+        if !db.keyspace_exists(name) {
+            return Err(damaged(format!("keyspace `{name}` is missing")));
+        }
+    }
+    let keyspaces = make_keyspaces(&db).map_err(|error| damaged(error.to_string()))?;
+    Ok((db, keyspaces))
+}
+
+fn builder(path: &Path) -> fjall::DatabaseBuilder<Database> {
+    // One thread for flushes and compactions. With more, one of them spins whenever a compaction waits.
+    Database::builder(path).worker_threads(1).cache_size(CACHE_BYTES).max_journaling_size(JOURNAL_BYTES_MAX)
+}
+
+fn make_keyspaces(db: &Database) -> fjall::Result<Keyspaces> {
+    let options = |buffer: u64| {
+        move || {
+            KeyspaceCreateOptions::default()
+                .max_memtable_size(buffer)
+                .data_block_compression_policy(CompressionPolicy::all(CompressionType::None))
+                .index_block_pinning_policy(PinningPolicy::all(false))
+                .filter_block_pinning_policy(PinningPolicy::all(false))
+        }
+    };
+    let [meta, rows, log] = KEYSPACES;
+    Ok(Keyspaces {
+        meta: db.keyspace(meta, options(ROWS_BUFFER_BYTES))?,
+        rows: db.keyspace(rows, options(ROWS_BUFFER_BYTES))?,
+        log: db.keyspace(log, options(LOG_BUFFER_BYTES))?,
+    })
+}
+
+/// It holds the keys of other people's locks.
+fn make_private(path: &Path) -> io::Result<()> {
+    if path.exists() {
+        return Ok(());
+    }
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(path)?;
+    path.parent().map_or(Ok(()), |parent| if parent.as_os_str().is_empty() { Ok(()) } else { sync_dir(parent) })
+}
+
+/// Nothing is written to a directory that has something else in it.
+fn check_ours(path: &Path) -> Result<(), StoreError> {
+    let foreign = |why: String| StoreError::Foreign(path.display().to_string(), why);
+    if path.join(DB).exists() {
+        return Ok(());
+    }
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Err(foreign("it is a file".into())),
+        Err(error) => return Err(io_error("list", path, error)),
+    };
+    for entry in entries {
+        let name = entry.map_err(|error| io_error("list", path, error))?.file_name();
+        // The last is what a fresh file system has.
+        if ![LOCK, NEW, UNSYNCED, "lost+found"].iter().any(|ours| name == *ours) {
+            return Err(foreign(format!("it has no `{DB}`, but `{}`", name.display())));
+        }
+    }
+    Ok(())
+}
+
+fn lock(path: &Path) -> Result<File, StoreError> {
+    let name = path.join(LOCK);
+    let file = File::options().create(true).truncate(false).write(true).open(&name);
+    let file = file.map_err(|error| io_error("open", &name, error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => Err(StoreError::InUse(path.display().to_string())),
+        Err(fs::TryLockError::Error(error)) => Err(io_error("lock", &name, error)),
+    }
+}
+
+fn sync_dir(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+fn io_error(verb: &str, path: &Path, error: io::Error) -> StoreError {
+    StoreError::Io(format!("cannot {verb} {}: {error}", path.display()))
+}

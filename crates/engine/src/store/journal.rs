@@ -1,0 +1,174 @@
+//! A look at fjall's journals before fjall opens them.
+//!
+//! On opening, fjall takes the first thing in a journal that it cannot read for the end of it, and cuts off
+//! what follows. That is right for a batch that a crash cut short, and silent loss for anything else. So
+//! damage is told apart from a torn end here, while all of it is still there.
+//!
+//! A journal is a sequence of batches: a start, its items, and an end with a checksum over the items. The rest
+//! of the file is zeros, because fjall makes it larger than it needs to be.
+
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::Xxh3;
+
+use super::StoreError;
+
+const END_MAGIC: &[u8] = b"FJL\x03";
+/// What a disk writes at once.
+const SECTOR_BYTES: usize = 512;
+
+/// Whether what was written last was synced before anything was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    Synced,
+    /// After a crash of the machine any part of it may be missing: what follows the first gap is given up.
+    Unsynced,
+}
+
+/// Errs on damage; cuts off a batch that was never completed, so that fjall need not judge it.
+pub(super) fn check(db: &Path, written: Written) -> Result<(), StoreError> {
+    let mut journals = find(db)?;
+    journals.sort_unstable();
+    let Some((active, sealed)) = journals.split_last() else {
+        return Err(StoreError::Damaged(format!("{} has no journal", db.display())));
+    };
+    if journals.windows(2).any(|pair| pair[0].0 + 1 != pair[1].0) {
+        return Err(StoreError::Damaged(format!("a journal is missing from {}", db.display())));
+    }
+    for (_, path) in sealed {
+        let bytes = read(path)?;
+        let valid = valid_bytes(&bytes);
+        // It was synced before the next one was begun, whatever the durability.
+        if bytes[valid..].iter().any(|byte| *byte != 0) {
+            return Err(damaged(path, valid));
+        }
+    }
+    check_active(&active.1, written)
+}
+
+fn check_active(path: &Path, written: Written) -> Result<(), StoreError> {
+    let bytes = read(path)?;
+    let valid = valid_bytes(&bytes);
+    let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    if used <= valid {
+        return Ok(());
+    }
+    let rest = &bytes[valid..used];
+    if written == Written::Synced && (is_whole(rest, valid) || (1..rest.len()).any(|at| batch(&rest[at..]).is_some())) {
+        return Err(damaged(path, valid));
+    }
+    tracing::warn!(journal = %path.display(), at = valid, bytes = rest.len(), "dropping a batch that was never completed");
+    let cut = || -> std::io::Result<()> {
+        let file = OpenOptions::new().write(true).open(path)?;
+        file.set_len(valid as u64)?;
+        file.sync_all()
+    };
+    cut().map_err(|error| StoreError::Io(format!("cannot repair {}: {error}", path.display())))
+}
+
+/// Whether all of it reached the disk: it ends as a batch does, and no sector of it is missing.
+fn is_whole(rest: &[u8], at: usize) -> bool {
+    let to_sector = at.next_multiple_of(SECTOR_BYTES) - at;
+    let mut sectors = rest.get(to_sector..).unwrap_or_default().chunks_exact(SECTOR_BYTES);
+    rest.ends_with(END_MAGIC) && !sectors.any(|sector| sector.iter().all(|byte| *byte == 0))
+}
+
+fn find(db: &Path) -> Result<Vec<(u64, PathBuf)>, StoreError> {
+    let listing = || -> std::io::Result<Vec<PathBuf>> { std::fs::read_dir(db)?.map(|file| Ok(file?.path())).collect() };
+    let paths = listing().map_err(|error| StoreError::Io(format!("cannot list {}: {error}", db.display())))?;
+    let journals = paths.into_iter().filter(|path| path.extension().is_some_and(|extension| extension == "jnl"));
+    journals
+        .map(|path| {
+            let number = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
+            let number = number.ok_or_else(|| StoreError::Damaged(format!("{} is no name of a journal", path.display())))?;
+            Ok((number, path))
+        })
+        .collect()
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, StoreError> {
+    use std::io::Read;
+    let read = || -> std::io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        File::open(path)?.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    read().map_err(|error| StoreError::Io(format!("cannot read {}: {error}", path.display())))
+}
+
+fn damaged(path: &Path, at: usize) -> StoreError {
+    StoreError::Damaged(format!("the journal {} cannot be read from byte {at} on", path.display()))
+}
+
+/// How many bytes from the beginning are whole batches.
+fn valid_bytes(bytes: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(length) = batch(&bytes[at..]) {
+        at += length;
+    }
+    at
+}
+
+/// The length of the whole batch at the beginning, if there is one.
+fn batch(bytes: &[u8]) -> Option<usize> {
+    let mut cursor = Cursor { bytes, at: 0 };
+    if cursor.number::<1>()? != 1 {
+        return None;
+    }
+    let items = cursor.number::<4>()?;
+    let _seqno = cursor.take(8)?;
+    let mut hasher = Xxh3::new();
+    for _ in 0..items {
+        let start = cursor.at;
+        cursor.item()?;
+        hasher.update(&bytes[start..cursor.at]);
+    }
+    let ended = cursor.number::<1>()? == 3 && cursor.take(8)? == hasher.digest().to_le_bytes() && cursor.take(4)? == END_MAGIC;
+    ended.then_some(cursor.at)
+}
+
+struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let taken = self.bytes.get(self.at..self.at.checked_add(count)?)?;
+        self.at += count;
+        Some(taken)
+    }
+
+    /// Little-endian.
+    fn number<const BYTES: usize>(&mut self) -> Option<u64> {
+        let mut number = [0; 8];
+        number[..BYTES].copy_from_slice(self.take(BYTES)?);
+        Some(u64::from_le_bytes(number))
+    }
+
+    /// A value put or deleted, or a keyspace cleared.
+    fn item(&mut self) -> Option<()> {
+        match self.number::<1>()? {
+            2 => {
+                let _kind = self.take(1)?;
+                // Nothing we write is compressed.
+                if self.number::<1>()? != 0 {
+                    return None;
+                }
+                let _keyspace = self.take(8)?;
+                let key = self.number::<2>()?;
+                let value = self.number::<4>()?;
+                if self.number::<4>()? != value {
+                    return None;
+                }
+                self.take(usize::try_from(key + value).ok()?)?;
+            }
+            4 => {
+                let _keyspace = self.take(8)?;
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,236 @@
+//! Which rows are out of date, and the writing of them.
+//!
+//! Rows are written behind the log, many events at a time: what came and went in between never becomes one.
+//! Nothing is lost by waiting, because the log has the events; a start has only more of them to replay.
+
+use std::collections::{BTreeSet, HashMap};
+
+use tenure_core::{Event, PoolPath, Seq, SessionId, State, Token, WaiterId};
+
+use super::codec;
+use super::layout::Address;
+
+/// Rows are due after this many events: a start replays them in well under a second.
+const EVENTS_DUE: usize = 65_536;
+/// Rows are due when this many wait: few enough to be encoded in some milliseconds, during which nothing
+/// is applied.
+const ROWS_DUE: usize = 4_096;
+
+/// Rows to be written. It must hear of every event.
+#[derive(Debug)]
+pub struct Rows {
+    /// Whether there is a row of it already.
+    pools: HashMap<PoolPath, bool>,
+    sessions: BTreeSet<SessionId>,
+    holds: BTreeSet<Token>,
+    waiters: BTreeSet<WaiterId>,
+    sessions_all: bool,
+    events: usize,
+    written: Written,
+}
+
+/// What the rows have, as of the last time: what has a higher number has no row.
+#[derive(Clone, Copy, Debug)]
+struct Written {
+    token_next: Token,
+    waiter_next: WaiterId,
+    session_next: SessionId,
+    requests_ended: u64,
+}
+
+/// Rows as they are to be, up to a watermark. Encoded, so that the machine can go on.
+#[derive(Debug)]
+pub struct RowChanges {
+    pub(super) puts: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(super) deletes: Vec<Vec<u8>>,
+    /// The event up to which the rows have everything, once these are written.
+    pub(super) watermark: Seq,
+    pub(super) watermark_value: Vec<u8>,
+    /// The row of requests that have ended since, if any: index of the first, and how many.
+    pub(super) ended: Option<(u64, u64)>,
+    /// Requests before this index are forgotten.
+    pub(super) ended_forgotten: u64,
+}
+
+impl RowChanges {
+    /// How many rows are written or deleted.
+    pub fn len(&self) -> usize {
+        self.puts.len() + self.deletes.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Rows {
+    /// All of `state` has been written.
+    pub fn new(state: &State) -> Self {
+        Self {
+            pools: HashMap::new(),
+            sessions: BTreeSet::new(),
+            holds: BTreeSet::new(),
+            waiters: BTreeSet::new(),
+            sessions_all: false,
+            events: 0,
+            written: Written::of(state),
+        }
+    }
+
+    /// How many rows are out of date.
+    pub fn len(&self) -> usize {
+        self.pools.len() + self.sessions.len() + self.holds.len() + self.waiters.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0 && self.events == 0
+    }
+
+    /// Whether it is time to write them.
+    pub fn is_due(&self) -> bool {
+        // After a restart every session has changed. Better now, while nobody is served yet.
+        self.sessions_all || self.events >= EVENTS_DUE || self.len() >= ROWS_DUE
+    }
+
+    pub fn note(&mut self, event: &Event) {
+        self.events += 1;
+        match event {
+            Event::Queued { id, waiter } => {
+                self.waiters.insert(*id);
+                self.pool_changed(&waiter.pool);
+            }
+            Event::Granted { token, hold, waiter } => {
+                if let Some(id) = waiter {
+                    self.waiter_gone(*id);
+                }
+                self.holds.insert(*token);
+                self.pool_changed(&hold.pool);
+            }
+            Event::Renewed { token, .. } => {
+                self.holds.insert(*token);
+            }
+            // The pool may be idle now, and a resource has been used, or has left.
+            Event::Ended { token, pool, .. } => {
+                if *token >= self.written.token_next {
+                    self.holds.remove(token);
+                } else {
+                    self.holds.insert(*token);
+                }
+                self.pool_changed(pool);
+            }
+            Event::WaitEnded { id, pool, .. } => {
+                self.waiter_gone(*id);
+                self.pool_changed(pool);
+            }
+            Event::WaiterAway { id, .. } | Event::WaiterBack { id, .. } => {
+                self.waiters.insert(*id);
+            }
+            // Ended requests are counted by the state.
+            Event::RequestWithdrawn { .. } => {}
+            Event::SessionOpened { id, .. }
+            | Event::SessionKept { id, .. }
+            | Event::SessionAttached { id, .. }
+            | Event::SessionDetached { id, .. }
+            | Event::SessionClosing { id, .. } => {
+                self.sessions.insert(*id);
+            }
+            Event::SessionEnded { id, .. } => {
+                if *id >= self.written.session_next {
+                    self.sessions.remove(id);
+                } else {
+                    self.sessions.insert(*id);
+                }
+            }
+            Event::PoolSet { pool, created: true, .. } => {
+                self.pools.entry(pool.clone()).or_insert(false);
+            }
+            Event::PoolSet { pool, created: false, .. }
+            | Event::ConditionSet { pool, .. }
+            | Event::PoolRemoving { pool } => self.pool_changed(pool),
+            Event::PoolGone { pool } => {
+                if self.pools.get(pool) == Some(&false) {
+                    self.pools.remove(pool);
+                } else {
+                    self.pools.insert(pool.clone(), true);
+                }
+            }
+            Event::Restarted => self.sessions_all = true,
+        }
+    }
+
+    /// The rows of everything out of date, as it is in `state`, which has had every event noted here.
+    pub fn drain(&mut self, state: &State) -> RowChanges {
+        let counters = state.counters();
+        let mut changes = RowChanges {
+            puts: Vec::with_capacity(self.len()),
+            deletes: Vec::new(),
+            watermark: counters.seq,
+            watermark_value: codec::encode_watermark(state),
+            ended: None,
+            ended_forgotten: counters.requests_forgotten,
+        };
+        for path in std::mem::take(&mut self.pools).into_keys() {
+            let row = state.pool(&path).map(codec::pool_row);
+            changes.push(&Address::Pool(path), row);
+        }
+        // Their lists only grow to what changes between two drains; a restart's list of all is not kept.
+        let mut sessions = std::mem::take(&mut self.sessions);
+        if std::mem::take(&mut self.sessions_all) {
+            sessions.extend(state.sessions().map(|(id, _)| id));
+        }
+        for id in sessions {
+            changes.push(&Address::Session(id), state.session(id).map(codec::session_row));
+        }
+        for token in std::mem::take(&mut self.holds) {
+            changes.push(&Address::Hold(token), state.hold(token).map(codec::hold_row));
+        }
+        for id in std::mem::take(&mut self.waiters) {
+            let row = state.waiter(id).map(|(waiter, present)| codec::waiter_row(waiter, present));
+            changes.push(&Address::Waiter(id), row);
+        }
+        let first = self.written.requests_ended.max(counters.requests_forgotten);
+        let ended = state.ended_requests(first);
+        if ended.len() > 0 {
+            changes.ended = Some((first, ended.len() as u64));
+            changes.push(&Address::Ended(first), Some(codec::ended_row(ended)));
+        }
+        self.events = 0;
+        self.written = Written::of(state);
+        changes
+    }
+
+    fn pool_changed(&mut self, path: &PoolPath) {
+        if !self.pools.contains_key(path) {
+            self.pools.insert(path.clone(), true);
+        }
+    }
+
+    fn waiter_gone(&mut self, id: WaiterId) {
+        if id >= self.written.waiter_next {
+            self.waiters.remove(&id);
+        } else {
+            self.waiters.insert(id);
+        }
+    }
+}
+
+impl Written {
+    fn of(state: &State) -> Self {
+        let counters = state.counters();
+        Self {
+            token_next: Token(counters.token_next),
+            waiter_next: WaiterId(counters.waiter_next),
+            session_next: SessionId(counters.session_next),
+            requests_ended: state.requests_ended_total(),
+        }
+    }
+}
+
+impl RowChanges {
+    fn push<M: prost::Message>(&mut self, address: &Address, row: Option<M>) {
+        match row {
+            Some(row) => self.puts.push((address.key(), address.seal(&row))),
+            None => self.deletes.push(address.key()),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What the embedded engine does around its store: nothing is said before the sync, the mailbox is bounded, and
+//! a failed sync is the end.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use tenure_core::*;
+use tenure_engine::{
+    Answered, Commit, Embedded, Engine, Failure, LogReader, ManualClock, MemoryStore, Options, ReplyTo, Store, StoreError,
+};
+use tokio::sync::mpsc;
+
+/// A disk that syncs when it is told to, and says when it is asked to.
+struct Gate {
+    inner: MemoryStore,
+    asked: Sender<()>,
+    allowed: Receiver<Result<(), StoreError>>,
+}
+
+impl Store for Gate {
+    fn commit(&mut self, commit: &Commit) -> Result<(), StoreError> {
+        self.asked.send(()).expect("the test listens");
+        self.allowed.recv().expect("the test answers")?;
+        self.inner.commit(commit)
+    }
+
+    fn reader(&self) -> Arc<dyn LogReader> {
+        self.inner.reader()
+    }
+}
+
+struct Bench {
+    engine: Embedded,
+    asked: Receiver<()>,
+    allow: Sender<Result<(), StoreError>>,
+    answers: mpsc::UnboundedSender<Answered>,
+    received: mpsc::UnboundedReceiver<Answered>,
+    fatal: Arc<Mutex<Option<String>>>,
+}
+
+fn bench(mailbox_max: usize) -> Bench {
+    let (asked_by_store, asked) = channel();
+    let (allow, allowed) = channel();
+    let store = Gate { inner: MemoryStore::new(), asked: asked_by_store, allowed };
+    let fatal = Arc::new(Mutex::new(None));
+    let told = fatal.clone();
+    let options = Options {
+        mailbox_max,
+        on_fatal: Box::new(move |error| *told.lock().unwrap() = Some(error.to_string())),
+        ..Options::default()
+    };
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1)));
+    let state = State::new(options.limits.pool_idle);
+    let engine = Embedded::start(state, store, clock, options);
+    let (answers, received) = mpsc::unbounded_channel();
+    let bench = Bench { engine, asked, allow, answers, received, fatal };
+    // The event of the start itself.
+    bench.sync();
+    bench
+}
+
+impl Bench {
+    fn try_acquire(&self, id: u64) -> Result<(), Failure> {
+        let acquire = Acquire {
+            pool: PoolPath::new(Namespace::default(), PoolName::parse("db").unwrap()),
+            demand: Demand { amount: Amount::Count(1), selector: None },
+            size: None,
+            lifetime: None,
+            wait: Wait::Try,
+            priority: Priority::default(),
+            holder: Arc::new(Holder::parse("tester", []).unwrap()),
+            session: None,
+            request: None,
+        };
+        let reply_to = ReplyTo { id, answers: self.answers.clone() };
+        self.engine.submit(Command::Acquire(acquire), reply_to).map(|_| ())
+    }
+
+    fn wait_until_asked(&self) {
+        self.asked.recv().expect("the engine commits");
+    }
+
+    fn sync(&self) {
+        self.wait_until_asked();
+        self.allow.send(Ok(())).expect("the store listens");
+    }
+}
+
+#[tokio::test]
+async fn neither_a_grant_nor_the_refusal_that_rests_on_it_is_told_before_the_sync() {
+    let mut bench = bench(100);
+    bench.try_acquire(0).unwrap();
+    bench.wait_until_asked();
+    bench.try_acquire(1).unwrap();
+    assert!(bench.received.try_recv().is_err(), "the first is not durable yet");
+    bench.allow.send(Ok(())).unwrap();
+    let first = bench.received.recv().await.unwrap();
+    assert!(matches!(first.reply, Ok(Reply::Granted(_))), "{first:?}");
+    let second = bench.received.recv().await.unwrap();
+    assert!(matches!(second.reply, Ok(Reply::Refused(_))), "{second:?}");
+}
+
+#[tokio::test]
+async fn a_full_mailbox_refuses_at_once_and_what_was_taken_is_answered() {
+    let mut bench = bench(3);
+    bench.try_acquire(0).unwrap();
+    bench.wait_until_asked();
+    // While the disk is busy, one batch can be prepared and three commands can wait behind it.
+    let mut taken = 1;
+    let refused = loop {
+        match bench.try_acquire(taken) {
+            Ok(()) => taken += 1,
+            Err(refused) => break refused,
+        }
+    };
+    assert_eq!(refused, Failure::Overloaded { waiting: 3 });
+    assert!(!refused.may_have_happened());
+    bench.allow.send(Ok(())).unwrap();
+    for id in 0..taken {
+        assert_eq!(bench.received.recv().await.unwrap().id, id);
+    }
+}
+
+#[tokio::test]
+async fn after_a_failed_sync_nothing_is_answered_any_more() {
+    let mut bench = bench(100);
+    bench.try_acquire(0).unwrap();
+    bench.wait_until_asked();
+    bench.allow.send(Err(StoreError::Io("the disk is full".into()))).unwrap();
+    drop(bench.answers);
+    assert!(bench.received.recv().await.is_none(), "its caller hears nothing, and must look");
+    assert_eq!(bench.fatal.lock().unwrap().as_deref(), Some("the disk is full"));
+}
