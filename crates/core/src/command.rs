@@ -19,7 +19,7 @@ pub enum Command {
     },
     /// Ends a hold as an operator, only if `holder` still has it with `token`.
     ForceRelease(ForceRelease),
-    /// Says that an outside owner is gone: its bound holds end.
+    /// Says that an outside owner is gone: its bound holds end, and so do the waits for more of them.
     OwnerGone {
         namespace: Namespace,
         owner: OwnerId,

@@ -137,6 +137,8 @@ pub enum WaitEnd {
     TimedOut,
     Withdrawn,
     SessionEnded,
+    /// What its hold would have been bound to is gone.
+    OwnerGone,
     /// The caller hung up, or the server it was connected to stopped.
     CallerGone,
     /// The pool changed, and what was asked can no longer fit.

@@ -53,7 +53,7 @@ pub const LANES_PER_POOL_MAX: usize = 1_024;
 pub const REQUEST_MEMORY: Ttl = Ttl::from_millis(10 * 60 * 1_000);
 /// The most ended request ids remembered, oldest forgotten first: about 20 MB.
 pub const REQUESTS_REMEMBERED_MAX: usize = 100_000;
-/// The owner's end is one command, and its work must be bounded.
+/// Holds and waits together: the owner's end is one command, and its work must be bounded.
 pub const HOLDS_PER_OWNER_MAX: usize = 1_024;
 
 /// Counts an operator may change. They bound memory; the defaults suit a server with a few GB.

@@ -206,11 +206,17 @@ impl Step<'_> {
     }
 
     fn owner_gone(&mut self, namespace: Namespace, owner: OwnerId) -> Reply {
-        let tokens = self.state().owners.get(&(namespace, owner)).cloned().unwrap_or_default();
-        for token in &tokens {
-            self.end_hold(*token, HoldEnd::OwnerGone);
+        let owned = self.state().owners.get(&(namespace, owner)).cloned().unwrap_or_default();
+        // Nobody is served before all of it has ended, or the owner might be granted what nobody would end.
+        for id in &owned.waiters {
+            let pool = self.end_wait_only(*id, WaitEnd::OwnerGone);
+            self.machine.unserved.insert(pool);
         }
-        Reply::OwnerGone { holds: tokens.len() }
+        for token in &owned.holds {
+            let pool = self.end_hold_only(*token, HoldEnd::OwnerGone);
+            self.machine.unserved.insert(pool);
+        }
+        Reply::OwnerGone { holds: owned.holds.len() }
     }
 
     fn abandon(&mut self, waiter: WaiterId) -> Reply {
@@ -263,7 +269,9 @@ impl Step<'_> {
                 let position = pool.queue.ahead_of(waiter.place(id)) + 1;
                 Refusal::TimedOut(Box::new(self.state().no_room(&waiter.pool, position, self.at())))
             }
-            WaitEnd::Withdrawn | WaitEnd::CallerGone => Refusal::Withdrawn { request: waiter.request.clone() },
+            WaitEnd::Withdrawn | WaitEnd::CallerGone | WaitEnd::OwnerGone => {
+                Refusal::Withdrawn { request: waiter.request.clone() }
+            }
             WaitEnd::SessionEnded => Refusal::UnknownSession,
             WaitEnd::NeverFits => never_fits(&waiter.pool, pool, &waiter.demand)
                 .unwrap_or(Refusal::WindowMismatch { pool: waiter.pool.clone(), window: pool.window }),

@@ -74,6 +74,13 @@ pub enum RequestStage {
     Ended(Option<Token>),
 }
 
+/// What is bound to an outside owner and ends with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Owned {
+    pub(crate) holds: BTreeSet<Token>,
+    pub(crate) waiters: BTreeSet<WaiterId>,
+}
+
 /// What comes due. In this order at the same instant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Due {
@@ -114,7 +121,7 @@ pub struct State {
     pub(crate) sessions: BTreeMap<SessionId, Box<Session>>,
     pub(crate) hold_keys: BTreeMap<Key, Token>,
     pub(crate) session_keys: BTreeMap<Key, SessionId>,
-    pub(crate) owners: BTreeMap<(Namespace, OwnerId), BTreeSet<Token>>,
+    pub(crate) owners: BTreeMap<(Namespace, OwnerId), Owned>,
     pub(crate) requests: BTreeMap<(Namespace, RequestId), RequestStage>,
     requests_ended: VecDeque<EndedRequest>,
     pub(crate) deadlines: BTreeSet<(Timestamp, Due)>,
@@ -236,6 +243,8 @@ impl State {
             }
             Event::ConditionSet { pool, resource, condition } => {
                 self.pool_mut(pool).set_condition(resource.as_ref(), condition);
+                self.note_busy(pool);
+                self.note_idle(at, pool);
             }
             Event::PoolRemoving { pool } => self.pool_mut(pool).removing = true,
             Event::PoolGone { pool } => {
@@ -359,7 +368,7 @@ impl State {
                 self.sessions.get_mut(&id).expect("a hold's session is there").holds.insert(token);
             }
             (Lifetime::Bound(owner), _) => {
-                self.owners.entry((hold.pool.namespace().clone(), owner.clone())).or_default().insert(token);
+                self.owners.entry((hold.pool.namespace().clone(), owner.clone())).or_default().holds.insert(token);
             }
             _ => {}
         }
@@ -381,12 +390,7 @@ impl State {
                 self.sessions.get_mut(&id).expect("a hold's session is there").holds.remove(&token);
             }
             (Lifetime::Bound(owner), _) => {
-                let entry = (hold.pool.namespace().clone(), owner.clone());
-                let tokens = self.owners.get_mut(&entry).expect("a bound hold is known by its owner");
-                tokens.remove(&token);
-                if tokens.is_empty() {
-                    self.owners.remove(&entry);
-                }
+                self.disown(hold.pool.namespace(), owner, |owned| owned.holds.remove(&token));
             }
             _ => {}
         }
@@ -413,6 +417,9 @@ impl State {
         if let Some(session) = waiter.session {
             self.sessions.get_mut(&session).expect("a waiter's session is there").waiters.insert(id);
         }
+        if let Lifetime::Bound(owner) = &waiter.lifetime {
+            self.owners.entry((waiter.pool.namespace().clone(), owner.clone())).or_default().waiters.insert(id);
+        }
         self.waiters.insert(id, waiter);
     }
 
@@ -428,7 +435,19 @@ impl State {
         if let Some(session) = waiter.session {
             self.sessions.get_mut(&session).expect("a waiter's session is there").waiters.remove(&id);
         }
+        if let Lifetime::Bound(owner) = &waiter.lifetime {
+            self.disown(waiter.pool.namespace(), owner, |owned| owned.waiters.remove(&id));
+        }
         waiter
+    }
+
+    fn disown(&mut self, namespace: &Namespace, owner: &OwnerId, remove: impl FnOnce(&mut Owned) -> bool) {
+        let entry = (namespace.clone(), owner.clone());
+        let owned = self.owners.get_mut(&entry).expect("what is bound is known by its owner");
+        assert!(remove(owned), "what is bound is known by its owner");
+        if *owned == Owned::default() {
+            self.owners.remove(&entry);
+        }
     }
 
     fn move_waiter(&mut self, id: WaiterId, present: bool) {
@@ -473,7 +492,9 @@ impl State {
 
     fn note_idle(&mut self, at: Timestamp, path: &PoolPath) {
         let pool = self.pools.get_mut(path).expect("a pool outlives its holds and waiters");
-        if !pool.declared && pool.holds.is_empty() && pool.queue.is_empty() && pool.idle_since.is_none() {
+        // Out of service it stays: an operator's quarantine must not end by itself.
+        let may_vanish = !pool.declared && pool.condition == Condition::InService;
+        if may_vanish && pool.holds.is_empty() && pool.queue.is_empty() && pool.idle_since.is_none() {
             pool.idle_since = Some(at);
             self.deadlines.insert((at + self.pool_idle, Due::Idle(path.clone())));
         }

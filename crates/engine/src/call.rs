@@ -75,6 +75,9 @@ impl Drop for Acquiring {
 
 impl std::fmt::Debug for Acquiring {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Acquiring").field("ticket", &self.ticket).field("settled", &self.settled).finish_non_exhaustive()
+        f.debug_struct("Acquiring")
+            .field("ticket", &self.ticket)
+            .field("settled", &self.settled)
+            .finish_non_exhaustive()
     }
 }

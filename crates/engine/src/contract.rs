@@ -209,8 +209,7 @@ async fn a_stop_answers_everybody_and_loses_nothing(harness: &mut dyn Harness) {
     let engine = harness.engine();
     let held = granted(&engine, Acquire { lifetime: Some(Lifetime::Kept), ..request("db") }).await;
     let mut waiter = queued(&engine, Acquire { wait: Wait::Forever, ..request("db") }, 1).await;
-    let pending: Vec<_> =
-        (0..50).map(|n| engine.acquire(kept(&format!("pool-{n}"))).expect("there is room")).collect();
+    let pending: Vec<_> = (0..50).map(|n| engine.acquire(kept(&format!("pool-{n}"))).expect("there is room")).collect();
     engine.stop().await;
     assert_eq!(waiter.next().await, Err(Failure::Stopping));
     let mut answered = Vec::new();

@@ -14,11 +14,23 @@ use crate::{Answered, Failure, ReplyTo, Ticket};
 /// What reaches the writer, in the order in which it is handled.
 #[derive(Debug)]
 pub(crate) enum Mail {
-    Command { ticket: Ticket, command: Command, reply_to: ReplyTo },
-    HangUp { ticket: Ticket, unreceived: Option<Token> },
-    Query { query: Query, answer: oneshot::Sender<Result<View, Refusal>> },
+    Command {
+        ticket: Ticket,
+        command: Command,
+        reply_to: ReplyTo,
+    },
+    HangUp {
+        ticket: Ticket,
+        unreceived: Option<Token>,
+    },
+    Query {
+        query: Query,
+        answer: oneshot::Sender<Result<View, Refusal>>,
+    },
     /// Answered when everything due has been ended.
-    Tick { done: oneshot::Sender<()> },
+    Tick {
+        done: oneshot::Sender<()>,
+    },
     Stop,
     /// The engine was dropped: end without another batch.
     Abort,
@@ -165,6 +177,12 @@ impl Driver {
 
     pub(crate) fn commands(&self) -> usize {
         self.batch.commands
+    }
+
+    /// Whether somebody can go on once this batch is durable. Those who were put in a queue cannot.
+    pub(crate) fn is_urgent(&self) -> bool {
+        let waits = |delivery: &Delivery| matches!(delivery, Delivery::Reply { reply: Ok(Reply::Queued(_)), .. });
+        self.batch.deliveries.is_empty() || !self.batch.deliveries.iter().all(waits)
     }
 
     pub(crate) fn finish(&mut self) -> Prepared {

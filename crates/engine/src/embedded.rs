@@ -2,13 +2,14 @@
 //!
 //! The writer takes mail, applies it in memory and closes a batch; the committer makes the batch durable with
 //! one sync, then sends its answers. While the committer syncs one batch the writer applies the next, so a
-//! batch is as large as what came in during the last sync.
+//! batch is as large as what came in during the last sync. A batch of a few commands that finds nothing before
+//! it is committed by the writer itself: there is nothing to overlap, and waking another thread takes time.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tenure_core::{Command, Limits, Machine, Query, Refusal, Seq, State, Timestamp, Token, View};
 use tokio::sync::{oneshot, watch};
@@ -19,6 +20,12 @@ use crate::{Answer, Clock, Engine, EventPage, EventQuery, EventsGone, Failure, R
 
 /// The most commands in a batch: enough to share a sync, few enough that the first does not wait for the last.
 const COMMANDS_PER_BATCH_MAX: usize = 4_096;
+
+/// Batches up to this size are committed without waking the committer.
+const COMMANDS_WITHOUT_HANDOVER_MAX: usize = 4;
+/// How long a batch that only puts callers in queues waits for company: they cannot go on anyway, and often
+/// what comes next is the release they wait for.
+const LINGER: Duration = Duration::from_micros(200);
 
 /// How the engine is run.
 pub struct Options {
@@ -64,15 +71,25 @@ impl Embedded {
         let depth = Arc::new(AtomicUsize::new(0));
         let reader = store.reader();
         let driver = Driver::new(Machine::restored(state, options.limits), Box::new(nonces()));
-        let writer = Writer { driver, mailbox, commits, depth: depth.clone(), clock: clock.clone() };
-        let committer = Committer { store: Box::new(store), prepared, announce, returns: mail.clone() };
-        let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
-            std::thread::Builder::new().name(name.into()).spawn(run).expect("the system can start a thread")
+        let committer = Arc::new(Mutex::new(Committer {
+            store: Box::new(store),
+            announce: Some(announce),
+            returns: mail.clone(),
+            on_fatal: Some(options.on_fatal),
+        }));
+        let in_flight = Arc::new(AtomicUsize::new(0));
+        let writer = Writer {
+            driver,
+            mailbox,
+            commits,
+            committer: committer.clone(),
+            in_flight: in_flight.clone(),
+            depth: depth.clone(),
+            clock: clock.clone(),
         };
-        let on_fatal = options.on_fatal;
         let threads = vec![
-            spawn("tenure-writer", Box::new(move || writer.run())),
-            spawn("tenure-commit", Box::new(move || committer.run(on_fatal))),
+            spawn("tenure-writer", move || writer.run()),
+            spawn("tenure-commit", move || commit_all(&prepared, &committer, &in_flight)),
         ];
         Self {
             mail,
@@ -137,9 +154,9 @@ impl Engine for Embedded {
 
     fn query(&self, query: Query) -> Answer<Result<View, Refusal>> {
         let (answer, answered) = oneshot::channel();
-        let posted = self.admit().and_then(|()| {
-            if self.post(Mail::Query { query, answer }) { Ok(()) } else { Err(Failure::Stopping) }
-        });
+        let posted = self
+            .admit()
+            .and_then(|()| if self.post(Mail::Query { query, answer }) { Ok(()) } else { Err(Failure::Stopping) });
         Box::pin(async move {
             posted?;
             answered.await.map_err(|_| Failure::Lost)
@@ -201,6 +218,9 @@ struct Writer {
     driver: Driver,
     mailbox: Receiver<Mail>,
     commits: SyncSender<Prepared>,
+    committer: Arc<Mutex<Committer>>,
+    /// Batches handed to the committer that are not yet durable.
+    in_flight: Arc<AtomicUsize>,
     depth: Arc<AtomicUsize>,
     clock: Arc<dyn Clock>,
 }
@@ -208,19 +228,32 @@ struct Writer {
 impl Writer {
     fn run(mut self) {
         let restarted = self.driver.restart(self.clock.now().max(self.driver.now()));
-        if self.commits.send(restarted).is_err() {
-            return;
-        }
-        while let Some(Batch { prepared, last }) = self.next_batch() {
-            if !prepared.is_empty() && self.commits.send(prepared).is_err() || last {
-                return;
+        let mut next = Some(Batch { prepared: restarted, last: false });
+        while let Some(Batch { prepared, last }) = next {
+            if !self.commit(prepared) || last {
+                break;
             }
+            next = self.next_batch();
         }
     }
 
-    /// Waits for mail or a deadline, and gathers what is there by then.
+    /// False when there is no going on.
+    fn commit(&self, prepared: Prepared) -> bool {
+        if prepared.is_empty() {
+            return true;
+        }
+        // Nothing in flight, and only this thread puts anything there: the order is kept.
+        if prepared.commands <= COMMANDS_WITHOUT_HANDOVER_MAX && self.in_flight.load(Ordering::Acquire) == 0 {
+            return lock(&self.committer).commit(prepared);
+        }
+        self.in_flight.fetch_add(1, Ordering::AcqRel);
+        self.commits.send(prepared).is_ok()
+    }
+
+    /// Waits for mail or a deadline, and gathers what is there by then. None when it is over.
     fn next_batch(&mut self) -> Option<Batch> {
-        let mut next = self.wait()?;
+        let timeout = self.driver.next_deadline().and_then(|deadline| self.clock.until(deadline));
+        let mut next = self.wait(timeout)?;
         self.driver.begin(self.clock.now().max(self.driver.now()));
         while let Some(mail) = next {
             match &mail {
@@ -238,14 +271,17 @@ impl Writer {
             if self.driver.commands() >= COMMANDS_PER_BATCH_MAX {
                 break;
             }
-            next = self.mailbox.try_recv().ok();
+            next = match self.mailbox.try_recv() {
+                Ok(mail) => Some(mail),
+                Err(_) if self.driver.is_urgent() => None,
+                Err(_) => self.wait(Some(LINGER))?,
+            };
         }
         Some(Batch { prepared: self.driver.finish(), last: false })
     }
 
-    /// None when it is over; no mail when a deadline has come.
-    fn wait(&self) -> Option<Option<Mail>> {
-        let timeout = self.driver.next_deadline().and_then(|deadline| self.clock.until(deadline));
+    /// None when it is over; no mail when the time has passed.
+    fn wait(&self, timeout: Option<Duration>) -> Option<Option<Mail>> {
         match timeout {
             None => self.mailbox.recv().ok().map(Some),
             Some(timeout) => match self.mailbox.recv_timeout(timeout) {
@@ -262,37 +298,72 @@ struct Batch {
     last: bool,
 }
 
+/// The committer's thread.
+fn commit_all(prepared: &Receiver<Prepared>, committer: &Mutex<Committer>, in_flight: &AtomicUsize) {
+    while let Ok(batch) = prepared.recv() {
+        if !lock(committer).commit(batch) {
+            break;
+        }
+        in_flight.fetch_sub(1, Ordering::AcqRel);
+    }
+    // Whoever waits for the end hears of it now.
+    lock(committer).announce = None;
+}
+
 /// Makes batches durable, in order, and sends what may be said then.
 struct Committer {
     store: Box<dyn Store>,
-    prepared: Receiver<Prepared>,
-    announce: watch::Sender<Seq>,
+    /// None once it is over.
+    announce: Option<watch::Sender<Seq>>,
     /// Back to the writer: grants that found nobody.
     returns: Sender<Mail>,
+    on_fatal: Option<Box<dyn FnOnce(StoreError) + Send>>,
 }
 
 impl Committer {
-    fn run(mut self, on_fatal: Box<dyn FnOnce(StoreError) + Send>) {
-        while let Ok(Prepared { commit, deliveries, commands, last }) = self.prepared.recv() {
-            // A batch that changed nothing still waits its turn: its answers may rest on the one before.
-            if commit.entry.is_some() || commit.rows.is_some() {
-                let started = Instant::now();
-                if let Err(error) = self.store.commit(&commit) {
+    /// False when there is no going on.
+    fn commit(&mut self, batch: Prepared) -> bool {
+        let Prepared { commit, deliveries, commands, last } = batch;
+        // After a failed sync nothing is said any more.
+        let (Some(announce), Some(_)) = (&self.announce, &self.on_fatal) else { return false };
+        // A batch that changed nothing still waits its turn: its answers may rest on the one before.
+        if commit.entry.is_some() || commit.rows.is_some() {
+            let started = Instant::now();
+            if let Err(error) = self.store.commit(&commit) {
+                if let Some(on_fatal) = self.on_fatal.take() {
                     on_fatal(error);
-                    return;
                 }
-                metrics::histogram!("tenure_commit_seconds").record(started.elapsed());
-                metrics::histogram!("tenure_commit_commands").record(commands as f64);
-                self.announce.send_replace(last);
+                return false;
             }
-            for delivery in deliveries {
-                if let Some(mail) = delivery.send() {
-                    // If the writer is gone there is nobody to take it back; a restart finds the lease.
-                    let _ = self.returns.send(mail);
-                }
+            metrics::histogram!("tenure_commit_seconds").record(started.elapsed());
+            metrics::histogram!("tenure_commit_commands").record(commands as f64);
+            announce.send_replace(last);
+        }
+        for delivery in deliveries {
+            if let Some(mail) = delivery.send() {
+                // If the writer is gone there is nobody to take it back; a restart finds the lease.
+                let _ = self.returns.send(mail);
+            }
+        }
+        true
+    }
+}
+
+/// A thread of the engine. A bug in it must not leave a server that looks alive and grants nothing.
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    struct AbortOnPanic;
+    impl Drop for AbortOnPanic {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                std::process::abort();
             }
         }
     }
+    let guarded = move || {
+        let _guard = AbortOnPanic;
+        run();
+    };
+    std::thread::Builder::new().name(name.into()).spawn(guarded).expect("the system can start a thread")
 }
 
 /// What is locked here is whole at any time, so a panic of another thread is no reason to stop.

@@ -5,6 +5,8 @@
 mod codec;
 mod directory;
 mod disk;
+#[doc(hidden)]
+pub mod fuzzing;
 mod journal;
 mod layout;
 mod log;

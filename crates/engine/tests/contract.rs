@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tenure_core::{Timestamp, Ttl};
 use tenure_engine::contract::{Harness, run};
-use tenure_engine::{Clock, DiskStore, Embedded, Engine, ManualClock, Options, DiskOptions};
+use tenure_engine::{Clock, DiskOptions, DiskStore, Embedded, Engine, ManualClock, Options};
 
 struct OnDisk {
     data: TempDir,

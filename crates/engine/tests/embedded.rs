@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use tenure_core::*;
 use tenure_engine::{
-    Answered, Commit, Embedded, Engine, Failure, LogReader, ManualClock, MemoryStore, Options, ReplyTo, Store, StoreError,
+    Answered, Commit, Embedded, Engine, Failure, LogReader, ManualClock, MemoryStore, Options, ReplyTo, Store,
+    StoreError,
 };
 use tokio::sync::mpsc;
 

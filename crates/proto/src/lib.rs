@@ -1,1 +1,19 @@
-//! proto
+//! What goes over the wire: the generated types of `proto/tenure/v1`, as protobuf and as JSON.
+//!
+//! These are never domain types: the server converts them at its edge, in one place. Nothing here checks
+//! anything but the shape of a message.
+
+mod json;
+mod status;
+
+pub use status::{refusal_of, to_status};
+
+pub mod v1 {
+    //! Package `tenure.v1`.
+    #![allow(missing_debug_implementations, unreachable_pub, clippy::all)]
+
+    tonic::include_proto!("tenure.v1");
+}
+
+/// The descriptors of all packages, for the reflection service.
+pub const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("descriptors");

@@ -19,6 +19,7 @@ impl Step<'_> {
         let namespace = acquire.pool.namespace();
         let session = match acquire.session {
             Some(key) => Some(self.session_of(namespace, key)?),
+            None if acquire.lifetime == Some(Lifetime::Session) => return Err(Refusal::UnknownSession),
             None => None,
         };
         if let Some(request) = &acquire.request
@@ -48,7 +49,7 @@ impl Step<'_> {
         if let Some(refusal) = never_fits(&acquire.pool, pool, &acquire.demand) {
             return Err(refusal);
         }
-        self.check_limits(namespace, &lifetime)?;
+        self.check_limits(namespace, unknown.is_some(), &lifetime)?;
 
         let id = WaiterId(self.state().counters.waiter_next);
         let place = Place::new(acquire.priority, id);
@@ -119,11 +120,15 @@ impl Step<'_> {
         match stage {
             RequestStage::Ended(token) => Err(Refusal::RequestEnded { request: request.clone(), token }),
             RequestStage::Held(token) => {
-                let grant = self.machine.grant(token);
-                if grant.pool != acquire.pool {
+                let hold = &self.state().holds[&token];
+                let same_amount = match acquire.demand.amount {
+                    Amount::Count(count) => count == hold.taken.units && !hold.taken.all,
+                    Amount::All => hold.taken.all,
+                };
+                if hold.pool != acquire.pool || !same_amount {
                     return Err(reused());
                 }
-                Ok(Reply::Granted(grant))
+                Ok(Reply::Granted(self.machine.grant(token)))
             }
             RequestStage::Waiting(id) => {
                 let waiter = &self.state().waiters[&id];
@@ -154,9 +159,6 @@ impl Step<'_> {
         // Resources cannot be guessed: a pool of them is declared.
         if acquire.demand.selector.is_some() {
             return Err(Refusal::UnknownPool { pool: acquire.pool.clone() });
-        }
-        if self.state().pools.len() >= self.machine.limits.pools_max {
-            return Err(limit("pools_max", self.machine.limits.pools_max));
         }
         let window = match acquire.lifetime {
             Some(Lifetime::Window(window)) => Some(window),
@@ -194,19 +196,21 @@ impl Step<'_> {
             (Some(_), Some(_)) | (Some(Lifetime::Window(_)), None) => Err(mismatch()),
             (None, None) if in_session => Ok(Lifetime::Session),
             (None, None) => Ok(Lifetime::Leased(LEASE_DEFAULT)),
-            (Some(Lifetime::Session), None) if !in_session => Err(Refusal::UnknownSession),
             (Some(lifetime), None) => Ok(lifetime.clone()),
         }
     }
 
-    fn check_limits(&self, namespace: &Namespace, lifetime: &Lifetime) -> Result<(), Refusal> {
+    fn check_limits(&self, namespace: &Namespace, makes_pool: bool, lifetime: &Lifetime) -> Result<(), Refusal> {
         let limits = &self.machine.limits;
+        if makes_pool && self.state().pools.len() >= limits.pools_max {
+            return Err(limit("pools_max", limits.pools_max));
+        }
         if self.state().holds.len() >= limits.holds_max {
             return Err(limit("holds_max", limits.holds_max));
         }
         if let Lifetime::Bound(owner) = lifetime
-            && let Some(tokens) = self.state().owners.get(&(namespace.clone(), owner.clone()))
-            && tokens.len() >= HOLDS_PER_OWNER_MAX
+            && let Some(owned) = self.state().owners.get(&(namespace.clone(), owner.clone()))
+            && owned.holds.len() + owned.waiters.len() >= HOLDS_PER_OWNER_MAX
         {
             return Err(limit("holds_per_owner_max", HOLDS_PER_OWNER_MAX));
         }

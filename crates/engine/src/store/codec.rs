@@ -33,10 +33,11 @@ pub(super) fn decode_entry(first: Seq, value: &[u8]) -> Result<Entry, StoreError
     }
     let mut events = Vec::with_capacity(message.events.len());
     for (index, event) in message.events.into_iter().enumerate() {
-        let event = to_event(event).map_err(|why| address.damaged(format!("event {}: {why}", first.0.saturating_add(index as u64))))?;
+        let event = to_event(event)
+            .map_err(|why| address.damaged(format!("event {}: {why}", first.0.saturating_add(index as u64))))?;
         events.push(event);
     }
-    if first.0.checked_add(events.len() as u64).is_none() || first.0 == 0 {
+    if first.0 == 0 || first.0 >= NUMBER_MAX {
         return Err(address.damaged("has an impossible number"));
     }
     Ok(Entry { first, at: Timestamp::from_millis(message.at_ms), events })
@@ -131,7 +132,7 @@ pub(super) fn encode_bounds(bounds: LogBounds) -> Vec<u8> {
 
 pub(super) fn decode_bounds(value: &[u8]) -> Result<LogBounds, StoreError> {
     let message: stored::LogBounds = Address::LogBounds.unseal(value)?;
-    if message.first == 0 || message.first == u64::MAX || message.seq == u64::MAX {
+    if message.first == 0 || message.first >= NUMBER_MAX || message.seq >= NUMBER_MAX {
         return Err(Address::LogBounds.damaged("are impossible"));
     }
     Ok(LogBounds { first: Seq(message.first), last: Seq(message.seq), bytes: message.bytes })
@@ -186,7 +187,8 @@ pub(super) fn to_pool(row: stored::PoolRow) -> Result<Pool, Wrong> {
         return Err("a pool of units has resources".into());
     }
     let condition = to_condition(required("the condition", row.condition)?)?;
-    let next = Next { ordinal: number("the next ordinal", row.ordinal_next)?, used: number("the next use", row.use_next)? };
+    let next =
+        Next { ordinal: number("the next ordinal", row.ordinal_next)?, used: number("the next use", row.use_next)? };
     let idle_since = row.idle_since_ms.map(Timestamp::from_millis);
     Ok(Pool::restore(&spec, condition, row.removing, idle_since, resources, next))
 }
@@ -274,7 +276,13 @@ fn event(event: &Event) -> stored::Event {
                 HoldEnd::Withdrawn => (stored::HoldEnd::Withdrawn, String::new()),
                 HoldEnd::Unreceived => (stored::HoldEnd::Unreceived, String::new()),
             };
-            Kind::Ended(stored::Ended { token: token.0, pool: Some(path(pool)), holder: text(holder), how: how.into(), note })
+            Kind::Ended(stored::Ended {
+                token: token.0,
+                pool: Some(path(pool)),
+                holder: text(holder),
+                how: how.into(),
+                note,
+            })
         }
         Event::WaitEnded { id, pool, holder, how } => {
             let how = match how {
@@ -284,8 +292,14 @@ fn event(event: &Event) -> stored::Event {
                 WaitEnd::CallerGone => stored::WaitEnd::CallerGone,
                 WaitEnd::NeverFits => stored::WaitEnd::NeverFits,
                 WaitEnd::PoolRemoved => stored::WaitEnd::PoolRemoved,
+                WaitEnd::OwnerGone => stored::WaitEnd::OwnerGone,
             };
-            Kind::WaitEnded(stored::WaitEnded { id: id.0, pool: Some(path(pool)), holder: text(holder), how: how.into() })
+            Kind::WaitEnded(stored::WaitEnded {
+                id: id.0,
+                pool: Some(path(pool)),
+                holder: text(holder),
+                how: how.into(),
+            })
         }
         Event::WaiterAway { id, pool, holder } => Kind::WaiterAway(waiter_moved(*id, pool, holder)),
         Event::WaiterBack { id, pool, holder } => Kind::WaiterBack(waiter_moved(*id, pool, holder)),
@@ -305,14 +319,18 @@ fn event(event: &Event) -> stored::Event {
         Event::SessionKept { id, deadline } => {
             Kind::SessionKept(stored::SessionKept { id: id.0, deadline_ms: deadline.as_millis() })
         }
-        Event::SessionAttached { id, namespace, holder } => Kind::SessionAttached(session_changed(*id, namespace, holder)),
+        Event::SessionAttached { id, namespace, holder } => {
+            Kind::SessionAttached(session_changed(*id, namespace, holder))
+        }
         Event::SessionDetached { id, namespace, holder, deadline } => Kind::SessionDetached(stored::SessionDetached {
             id: id.0,
             namespace: text(namespace),
             holder: text(holder),
             deadline_ms: deadline.as_millis(),
         }),
-        Event::SessionClosing { id, namespace, holder } => Kind::SessionClosing(session_changed(*id, namespace, holder)),
+        Event::SessionClosing { id, namespace, holder } => {
+            Kind::SessionClosing(session_changed(*id, namespace, holder))
+        }
         Event::SessionEnded { id, namespace, holder } => Kind::SessionEnded(session_changed(*id, namespace, holder)),
         Event::PoolSet { pool, spec, created } => {
             Kind::PoolSet(stored::PoolSet { pool: Some(path(pool)), spec: Some(pool_spec(spec)), created: *created })
@@ -370,6 +388,7 @@ fn to_event(event: stored::Event) -> Result<Event, Wrong> {
                 stored::WaitEnd::CallerGone => WaitEnd::CallerGone,
                 stored::WaitEnd::NeverFits => WaitEnd::NeverFits,
                 stored::WaitEnd::PoolRemoved => WaitEnd::PoolRemoved,
+                stored::WaitEnd::OwnerGone => WaitEnd::OwnerGone,
             },
             pool: to_path(it.pool)?,
             holder: holder_id(&it.holder)?,
@@ -670,9 +689,11 @@ fn to_key(key: Option<stored::Key>) -> Result<Key, Wrong> {
     Ok(Key::from_bits(u128::from(key.high) << 64 | u128::from(key.low)))
 }
 
-/// Everything that has a number counts from 1; the highest must leave room for a next one.
+/// No counter ever comes here. What is below can be counted on from without overflow.
+pub(super) const NUMBER_MAX: u64 = 1 << 62;
+
 fn number(what: &str, number: u64) -> Result<u64, Wrong> {
-    if number < u64::MAX { Ok(number) } else { Err(format!("{what} is impossibly large")) }
+    if number < NUMBER_MAX { Ok(number) } else { Err(format!("{what} is impossibly high")) }
 }
 
 fn token(it: u64) -> Result<Token, Wrong> {

@@ -9,9 +9,9 @@ use fjall::config::{CompressionPolicy, PinningPolicy};
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use tenure_core::{State, Ttl};
 
+use super::StoreError;
 use super::codec::{self, LogBounds};
 use super::layout::{Address, FORMAT};
-use super::StoreError;
 
 /// Locked by the server that uses the directory, as long as it lives.
 const LOCK: &str = "lock";
@@ -131,7 +131,9 @@ impl Directory {
             }
             Err(error) => return Err(io_error("read", &path, error)),
         };
-        let format = std::str::from_utf8(&text).ok().and_then(|text| text.strip_prefix("tenure ")?.strip_suffix('\n')?.parse().ok());
+        let format = std::str::from_utf8(&text)
+            .ok()
+            .and_then(|text| text.strip_prefix("tenure ")?.strip_suffix('\n')?.parse().ok());
         match format {
             Some(FORMAT) => Ok(()),
             Some(found) => Err(StoreError::Format { dir: self.name(), found, known: FORMAT }),
@@ -139,17 +141,31 @@ impl Directory {
         }
     }
 
-    /// fjall takes a keyspace without this file for one that was never finished, and deletes it.
+    /// What fjall does not look at, or looks at too late: without its file `version` it makes a new database;
+    /// a keyspace without its file `current` it takes for one that was never finished, and deletes it; and
+    /// what a damaged manifest says it believes, or panics.
     fn check_complete(&self) -> Result<(), StoreError> {
-        for number in 0..=KEYSPACES.len() {
-            let current = self.db().join("keyspaces").join(number.to_string()).join("current");
-            if !current.exists() {
-                return Err(StoreError::Damaged(format!("{} is missing", current.display())));
-            }
+        let version = self.db().join("version");
+        if !version.exists() {
+            return Err(StoreError::Damaged(format!("{} is missing", version.display())));
         }
-        // And without this one it makes a new database.
-        if !self.db().join("version").exists() {
-            return Err(self.damaged("its file `version` is missing"));
+        for number in 0..=KEYSPACES.len() {
+            let keyspace = self.db().join("keyspaces").join(number.to_string());
+            let current = keyspace.join("current");
+            // The number of the manifest, and its checksum.
+            let (version, checksum) = match read_part(&current)?.as_slice().split_at_checked(8) {
+                Some((version, [checksum @ .., 0])) if checksum.len() == 16 => {
+                    (u64::from_le_bytes(version.try_into().expect("eight bytes")), checksum.to_vec())
+                }
+                _ => return Err(StoreError::Damaged(format!("{} names no manifest", current.display()))),
+            };
+            let manifest = keyspace.join(format!("v{version}"));
+            if xxhash_rust::xxh3::xxh3_128(&read_part(&manifest)?).to_le_bytes() != checksum.as_slice() {
+                return Err(StoreError::Damaged(format!(
+                    "{} does not have the checksum it was written with",
+                    manifest.display()
+                )));
+            }
         }
         Ok(())
     }
@@ -243,6 +259,14 @@ fn lock(path: &Path) -> Result<File, StoreError> {
         Err(fs::TryLockError::WouldBlock) => Err(StoreError::InUse(path.display().to_string())),
         Err(fs::TryLockError::Error(error)) => Err(io_error("lock", &name, error)),
     }
+}
+
+/// A file without which the database is not whole.
+fn read_part(path: &Path) -> Result<Vec<u8>, StoreError> {
+    fs::read(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => StoreError::Damaged(format!("{} is missing", path.display())),
+        _ => io_error("read", path, error),
+    })
 }
 
 fn sync_dir(path: &Path) -> io::Result<()> {

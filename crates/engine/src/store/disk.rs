@@ -25,6 +25,8 @@ use crate::{EventPage, EventQuery, EventsGone};
 const RELEASED_PER_COMMIT_MAX: usize = 64;
 /// How many of the oldest entries are looked up at a time, to know which to let go.
 const OLDEST_LOOKED_UP: usize = 256;
+/// Fewer if they are large.
+const OLDEST_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Space is given back to the file system in pieces of about this size.
 const RECLAIM_BYTES: u64 = 16 * 1024 * 1024;
 /// Events kept decoded, so that watchers who keep up need not read the disk: about 10 MB.
@@ -99,6 +101,8 @@ struct History {
     first_at: Option<Timestamp>,
     /// The oldest entries, if they were looked up.
     oldest: VecDeque<Stored>,
+    /// It cannot be read, so nothing of it is let go.
+    unreadable: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -159,6 +163,16 @@ impl DiskStore {
         Ok((store, recovered.state))
     }
 
+    /// Moves everything from memory into tables. The database does so by itself when there is enough; tests
+    /// have little.
+    #[doc(hidden)]
+    pub fn flush(&self) -> Result<(), StoreError> {
+        for keyspace in [&self.keyspaces.meta, &self.keyspaces.rows, &self.keyspaces.log] {
+            keyspace.rotate_memtable_and_wait().map_err(read_error)?;
+        }
+        Ok(())
+    }
+
     fn write(&mut self, commit: &Commit) -> Result<(), StoreError> {
         let mut batch = self.db.batch().durability(Some(self.persist));
         let mut last = Seq(self.log.last.load(Ordering::Acquire));
@@ -212,7 +226,7 @@ impl DiskStore {
         let mut first = self.log.first();
         for _ in 0..RELEASED_PER_COMMIT_MAX {
             let old = self.history.first_at.is_some_and(|at| at + self.retention.age <= now);
-            if !old && self.history.bytes <= self.retention.bytes {
+            if self.history.unreadable || !old && self.history.bytes <= self.retention.bytes {
                 break;
             }
             if self.history.oldest.len() < 2 {
@@ -233,6 +247,7 @@ impl DiskStore {
 
     fn look_up_oldest(&mut self, first: Seq) {
         self.history.oldest.clear();
+        let mut bytes = 0;
         for guard in self.keyspaces.log.range(Address::Entry(first).key()..).take(OLDEST_LOOKED_UP) {
             let found = guard.into_inner().map_err(read_error).and_then(|(key, value)| {
                 let first = Address::of_entry(&key)?;
@@ -240,10 +255,17 @@ impl DiskStore {
                 Ok(Stored { first, at, bytes: stored_bytes(&value) })
             });
             match found {
-                Ok(stored) => self.history.oldest.push_back(stored),
+                Ok(stored) => {
+                    self.history.oldest.push_back(stored);
+                    bytes += stored.bytes;
+                    if bytes > OLDEST_BYTES_MAX && self.history.oldest.len() >= 2 {
+                        break;
+                    }
+                }
                 // It stays then, and whoever reads it will hear why it cannot be read.
                 Err(error) => {
                     tracing::warn!(%error, "cannot read the oldest part of the log, so it is kept");
+                    self.history.unreadable = true;
                     break;
                 }
             }
@@ -299,7 +321,10 @@ impl Drop for DiskStore {
 
 impl std::fmt::Debug for DiskStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("DiskStore").field("watermark", &self.watermark).field("failed", &self.failed).finish_non_exhaustive()
+        f.debug_struct("DiskStore")
+            .field("watermark", &self.watermark)
+            .field("failed", &self.failed)
+            .finish_non_exhaustive()
     }
 }
 
@@ -368,7 +393,7 @@ fn recover(keyspaces: &Keyspaces, pool_idle: Ttl) -> Result<Recovered, StoreErro
     };
     let watermark = codec::decode_watermark(&meta(Address::Watermark)?)?;
     let bounds = codec::decode_bounds(&meta(Address::LogBounds)?)?;
-    let mut recovery = Recovery::new(watermark, pool_idle);
+    let mut recovery = Recovery::new(watermark, pool_idle)?;
     // In this order because each refers to those before it.
     for kind in [b"p", b"s", b"h", b"w", b"e"] {
         for guard in keyspaces.rows.prefix(kind) {
@@ -379,7 +404,7 @@ fn recover(keyspaces: &Keyspaces, pool_idle: Ttl) -> Result<Recovered, StoreErro
     recovery.rows_end()?;
     let mut rows = Rows::new(recovery.state());
     let watermark = watermark.counters.seq;
-    let mut history = History { bytes: bounds.bytes, first_at: None, oldest: VecDeque::new() };
+    let mut history = History { bytes: bounds.bytes, ..History::default() };
     for guard in keyspaces.log.range(Address::Entry(Seq(watermark.0 + 1)).key()..) {
         let (key, value) = guard.into_inner().map_err(read_error)?;
         let entry = codec::decode_entry(Address::of_entry(&key)?, &value)?;
@@ -391,12 +416,17 @@ fn recover(keyspaces: &Keyspaces, pool_idle: Ttl) -> Result<Recovered, StoreErro
     }
     let (state, ended) = recovery.finish();
     check_log_end(keyspaces, state.counters().seq)?;
-    if let Some(guard) = keyspaces.log.range(Address::Entry(bounds.first).key()..).next() {
-        let (key, value) = guard.into_inner().map_err(read_error)?;
-        history.first_at = Some(codec::decode_entry_time(Address::of_entry(&key)?, &value)?);
-    }
+    history.first_at = first_at(keyspaces, bounds.first);
     let rows = (state.counters().seq > watermark).then(|| rows.drain(&state));
     Ok(Recovered { state, watermark, rows, ended: ended.into(), first: bounds.first, history })
+}
+
+/// The time of an entry. The state does not need it, so if it cannot be read the server starts all the same.
+fn first_at(keyspaces: &Keyspaces, first: Seq) -> Option<Timestamp> {
+    let guard = keyspaces.log.range(Address::Entry(first).key()..).next()?;
+    let read = guard.into_inner().map_err(read_error);
+    let at = read.and_then(|(key, value)| codec::decode_entry_time(Address::of_entry(&key)?, &value));
+    at.inspect_err(|error| tracing::warn!(%error, "cannot read the oldest part of the log")).ok()
 }
 
 /// The last entry is never let go, so that a log that lost its end is noticed.

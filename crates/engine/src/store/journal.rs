@@ -5,7 +5,8 @@
 //! damage is told apart from a torn end here, while all of it is still there.
 //!
 //! A journal is a sequence of batches: a start, its items, and an end with a checksum over the items. The rest
-//! of the file is zeros, because fjall makes it larger than it needs to be.
+//! of the file is zeros, because fjall makes it larger than it needs to be. The start has the batch's number,
+//! which no checksum covers: with a wrong one fjall would take it for older or newer than it is.
 
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -17,6 +18,8 @@ use super::StoreError;
 const END_MAGIC: &[u8] = b"FJL\x03";
 /// What a disk writes at once.
 const SECTOR_BYTES: usize = 512;
+/// Numbers rise from batch to batch, by one and a few more for each table that was written in between.
+const NUMBER_STEP_MAX: u64 = 1 << 20;
 
 /// Whether what was written last was synced before anything was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,20 +39,21 @@ pub(super) fn check(db: &Path, written: Written) -> Result<(), StoreError> {
     if journals.windows(2).any(|pair| pair[0].0 + 1 != pair[1].0) {
         return Err(StoreError::Damaged(format!("a journal is missing from {}", db.display())));
     }
+    let mut number = None;
     for (_, path) in sealed {
         let bytes = read(path)?;
-        let valid = valid_bytes(&bytes);
+        let valid = valid_bytes(&bytes, &mut number);
         // It was synced before the next one was begun, whatever the durability.
         if bytes[valid..].iter().any(|byte| *byte != 0) {
             return Err(damaged(path, valid));
         }
     }
-    check_active(&active.1, written)
+    check_active(&active.1, written, number)
 }
 
-fn check_active(path: &Path, written: Written) -> Result<(), StoreError> {
+fn check_active(path: &Path, written: Written, mut number: Option<u64>) -> Result<(), StoreError> {
     let bytes = read(path)?;
-    let valid = valid_bytes(&bytes);
+    let valid = valid_bytes(&bytes, &mut number);
     let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     if used <= valid {
         return Ok(());
@@ -69,6 +73,11 @@ fn check_active(path: &Path, written: Written) -> Result<(), StoreError> {
 
 /// Whether all of it reached the disk: it ends as a batch does, and no sector of it is missing.
 fn is_whole(rest: &[u8], at: usize) -> bool {
+    if let Some(Items { length, .. }) = checked_items(rest) {
+        // If its number is not wrong, only its very end is: cut short, or damaged.
+        let end = &rest[length..];
+        return end.len() >= END_MAGIC.len() || !END_MAGIC.starts_with(end);
+    }
     let to_sector = at.next_multiple_of(SECTOR_BYTES) - at;
     let mut sectors = rest.get(to_sector..).unwrap_or_default().chunks_exact(SECTOR_BYTES);
     rest.ends_with(END_MAGIC) && !sectors.any(|sector| sector.iter().all(|byte| *byte == 0))
@@ -81,7 +90,8 @@ fn find(db: &Path) -> Result<Vec<(u64, PathBuf)>, StoreError> {
     journals
         .map(|path| {
             let number = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
-            let number = number.ok_or_else(|| StoreError::Damaged(format!("{} is no name of a journal", path.display())))?;
+            let number =
+                number.ok_or_else(|| StoreError::Damaged(format!("{} is no name of a journal", path.display())))?;
             Ok((number, path))
         })
         .collect()
@@ -101,31 +111,51 @@ fn damaged(path: &Path, at: usize) -> StoreError {
     StoreError::Damaged(format!("the journal {} cannot be read from byte {at} on", path.display()))
 }
 
-/// How many bytes from the beginning are whole batches.
-fn valid_bytes(bytes: &[u8]) -> usize {
+/// How many bytes from the beginning are whole batches, whose numbers go on from `number`.
+fn valid_bytes(bytes: &[u8], number: &mut Option<u64>) -> usize {
     let mut at = 0;
-    while let Some(length) = batch(&bytes[at..]) {
+    while let Some(Items { length, number: next }) = batch(&bytes[at..]) {
+        let goes_on = match *number {
+            Some(before) => before < next && next - before <= NUMBER_STEP_MAX,
+            // The highest bit has a meaning of its own.
+            None => next < 1 << 62,
+        };
+        if !goes_on {
+            break;
+        }
+        *number = Some(next);
         at += length;
     }
     at
 }
 
-/// The length of the whole batch at the beginning, if there is one.
-fn batch(bytes: &[u8]) -> Option<usize> {
+struct Items {
+    length: usize,
+    number: u64,
+}
+
+/// The whole batch at the beginning, if there is one.
+fn batch(bytes: &[u8]) -> Option<Items> {
+    let Items { length, number } = checked_items(bytes)?;
+    bytes[length..].starts_with(END_MAGIC).then_some(Items { length: length + END_MAGIC.len(), number })
+}
+
+/// The batch at the beginning up to its checksum, if that is right.
+fn checked_items(bytes: &[u8]) -> Option<Items> {
     let mut cursor = Cursor { bytes, at: 0 };
     if cursor.number::<1>()? != 1 {
         return None;
     }
     let items = cursor.number::<4>()?;
-    let _seqno = cursor.take(8)?;
+    let number = cursor.number::<8>()?;
     let mut hasher = Xxh3::new();
     for _ in 0..items {
         let start = cursor.at;
         cursor.item()?;
         hasher.update(&bytes[start..cursor.at]);
     }
-    let ended = cursor.number::<1>()? == 3 && cursor.take(8)? == hasher.digest().to_le_bytes() && cursor.take(4)? == END_MAGIC;
-    ended.then_some(cursor.at)
+    let right = cursor.number::<1>()? == 3 && cursor.take(8)? == hasher.digest().to_le_bytes();
+    right.then_some(Items { length: cursor.at, number })
 }
 
 struct Cursor<'a> {

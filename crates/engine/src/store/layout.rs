@@ -45,7 +45,9 @@ impl Address {
             Self::LogBounds => b"log".to_vec(),
             Self::Entry(first) => first.0.to_be_bytes().to_vec(),
             // No name has a control character, so a zero byte ends the namespace.
-            Self::Pool(path) => [b"p", path.namespace().as_str().as_bytes(), b"\0", path.name().as_str().as_bytes()].concat(),
+            Self::Pool(path) => {
+                [b"p", path.namespace().as_str().as_bytes(), b"\0", path.name().as_str().as_bytes()].concat()
+            }
             Self::Session(id) => row(b's', id.0),
             Self::Hold(token) => row(b'h', token.0),
             Self::Waiter(id) => row(b'w', id.0),
@@ -60,7 +62,8 @@ impl Address {
         let number = || rest.try_into().map(u64::from_be_bytes).map_err(|_| damaged());
         match kind {
             b'p' => {
-                let (namespace, name) = std::str::from_utf8(rest).ok().and_then(|text| text.split_once('\0')).ok_or_else(damaged)?;
+                let (namespace, name) =
+                    std::str::from_utf8(rest).ok().and_then(|text| text.split_once('\0')).ok_or_else(damaged)?;
                 let namespace = Namespace::parse(namespace).map_err(|_| damaged())?;
                 let name = PoolName::parse(name).map_err(|_| damaged())?;
                 Ok(Self::Pool(PoolPath::new(namespace, name)))
@@ -75,7 +78,9 @@ impl Address {
 
     pub(super) fn of_entry(key: &[u8]) -> Result<Seq, StoreError> {
         let number = key.try_into().map(u64::from_be_bytes);
-        number.map(Seq).map_err(|_| StoreError::Damaged(format!("a log entry has the key {}, which is none", key.escape_ascii())))
+        number
+            .map(Seq)
+            .map_err(|_| StoreError::Damaged(format!("a log entry has the key {}, which is none", key.escape_ascii())))
     }
 
     pub(super) fn damaged(&self, why: impl fmt::Display) -> StoreError {
@@ -85,18 +90,36 @@ impl Address {
     /// Wraps a message for storage: version, checksum, message.
     pub(super) fn seal(&self, message: &impl Message) -> Vec<u8> {
         let mut value = Vec::with_capacity(ENVELOPE_BYTES + message.encoded_len());
-        value.push(ENVELOPE);
-        value.extend([0; 8]);
+        value.extend([0; ENVELOPE_BYTES]);
         message.encode(&mut value).expect("a vector grows");
-        let checksum = self.checksum(&value[ENVELOPE_BYTES..]);
-        value[1..ENVELOPE_BYTES].copy_from_slice(&checksum.to_le_bytes());
+        self.envelop(&mut value);
         value
+    }
+
+    /// Fills in the envelope, for which there is room at the beginning.
+    fn envelop(&self, value: &mut [u8]) {
+        let checksum = self.checksum(&value[ENVELOPE_BYTES..]);
+        value[0] = ENVELOPE;
+        value[1..ENVELOPE_BYTES].copy_from_slice(&checksum.to_le_bytes());
+    }
+
+    /// Wraps what may or may not be a message.
+    pub(super) fn seal_bytes(&self, message: &[u8]) -> Vec<u8> {
+        let mut value = [&[0; ENVELOPE_BYTES], message].concat();
+        self.envelop(&mut value);
+        value
+    }
+
+    /// The message without its envelope.
+    pub(super) fn message(value: &[u8]) -> &[u8] {
+        value.get(ENVELOPE_BYTES..).unwrap_or_default()
     }
 
     /// Reads what [`Address::seal`] wrote at the same address.
     pub(super) fn unseal<M: Message + Default>(&self, value: &[u8]) -> Result<M, StoreError> {
-        let (envelope, message) =
-            value.split_at_checked(ENVELOPE_BYTES).ok_or_else(|| self.damaged(format!("has only {} bytes", value.len())))?;
+        let (envelope, message) = value
+            .split_at_checked(ENVELOPE_BYTES)
+            .ok_or_else(|| self.damaged(format!("has only {} bytes", value.len())))?;
         if envelope[0] != ENVELOPE {
             return Err(self.damaged(format!("has envelope {}, which is unknown", envelope[0])));
         }

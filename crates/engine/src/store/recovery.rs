@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 
 use tenure_core::{
-    Capacity, Event, Hold, Lifetime, PoolPath, Seq, SessionId, State, Timestamp, Ttl, Waiter, WaiterId,
+    Capacity, Counters, Event, Hold, Lifetime, PoolPath, Seq, SessionId, State, Timestamp, Ttl, Waiter, WaiterId,
 };
 
-use super::codec::{self, Watermark, Wrong};
+use super::codec::{self, NUMBER_MAX, Watermark, Wrong};
 use super::layout::Address;
 use super::{Entry, StoreError};
 
@@ -20,10 +20,14 @@ pub(super) struct Recovery {
 }
 
 impl Recovery {
-    pub(super) fn new(watermark: Watermark, pool_idle: Ttl) -> Self {
+    pub(super) fn new(watermark: Watermark, pool_idle: Ttl) -> Result<Self, StoreError> {
+        let Counters { now: _, token_next, waiter_next, session_next, seq, requests_forgotten } = watermark.counters;
+        if [token_next, waiter_next, session_next, seq.0, requests_forgotten].iter().any(|it| *it >= NUMBER_MAX) {
+            return Err(Address::Watermark.damaged("is impossibly high"));
+        }
         let mut state = State::new(pool_idle);
         state.restore_counters(watermark.counters);
-        Self { state, ended: Vec::new(), watermark }
+        Ok(Self { state, ended: Vec::new(), watermark })
     }
 
     pub(super) fn last(&self) -> Seq {
@@ -197,7 +201,9 @@ fn check_event(state: &State, at: Timestamp, event: &Event) -> Result<(), Wrong>
             if known { Ok(()) } else { Err(format!("pool {path:?} has no resource {name}")) }
         }
         Event::PoolGone { pool: path } => match state.pool(path) {
-            Some(pool) if pool.has_holds() || pool.has_waiters() => Err(format!("pool {path:?} goes while it is in use")),
+            Some(pool) if pool.has_holds() || pool.has_waiters() => {
+                Err(format!("pool {path:?} goes while it is in use"))
+            }
             Some(_) => Ok(()),
             None => Err(format!("there is no pool {path:?}")),
         },

@@ -1,0 +1,153 @@
+//! The same pairs on Tenure: a call each, or pipelined over the session stream.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tenure_proto::v1::tenure_client::TenureClient;
+use tenure_proto::v1::{
+    AcquireRequest, ClientMessage, Grant, OpenSessionRequest, ReleaseRequest, ServerMessage, client_message::Request,
+    server_message::Answer,
+};
+use tokio::sync::{mpsc, oneshot};
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::load::{Meter, Shape};
+
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+pub(crate) enum Work {
+    /// Own names, a call for each acquire and each release.
+    Unary(Shape),
+    /// Own names, over the stream.
+    Stream(Shape),
+    /// All want the same name, over the stream.
+    Hot(Shape),
+}
+
+pub(crate) async fn run(address: &str, work: &Work, span: Duration) -> Result<f64, Box<dyn Error>> {
+    let meter = Meter::default();
+    let tasks = match work {
+        Work::Unary(shape) => unary(address, *shape, &meter).await,
+        Work::Stream(shape) => stream(address, *shape, &meter, false).await,
+        Work::Hot(shape) => stream(address, *shape, &meter, true).await,
+    };
+    let tasks = tasks.map_err(|error| error.to_string())?;
+    let figure = meter.measure(span).await;
+    for task in tasks {
+        task.await?.map_err(|error| error.to_string())?;
+    }
+    Ok(figure)
+}
+
+type Tasks = Vec<tokio::task::JoinHandle<Outcome<()>>>;
+
+async fn connect(address: &str) -> Outcome<TenureClient<Channel>> {
+    let channel = Endpoint::from_shared(format!("http://{address}"))?.tcp_nodelay(true).connect().await?;
+    Ok(TenureClient::new(channel))
+}
+
+fn acquire(pool: String) -> AcquireRequest {
+    AcquireRequest { pool, holder: "bench".into(), ttl_ms: Some(30_000), wait_forever: true, ..Default::default() }
+}
+
+async fn unary(address: &str, shape: Shape, meter: &Meter) -> Outcome<Tasks> {
+    let mut tasks = Tasks::new();
+    for connection in 0..shape.connections {
+        let client = connect(address).await?;
+        for task in 0..shape.tasks {
+            let (meter, mut client) = (meter.clone(), client.clone());
+            let pool = format!("lock-{connection}-{task}");
+            tasks.push(tokio::spawn(async move {
+                while !meter.is_over() {
+                    let grant = client.acquire(acquire(pool.clone())).await?.into_inner();
+                    client.release(ReleaseRequest { key: grant.key, ..Default::default() }).await?;
+                    meter.count();
+                }
+                Ok(())
+            }));
+        }
+    }
+    Ok(tasks)
+}
+
+async fn stream(address: &str, shape: Shape, meter: &Meter, hot: bool) -> Outcome<Tasks> {
+    let mut tasks = Tasks::new();
+    for connection in 0..shape.connections {
+        let session = Session::open(address).await?;
+        for task in 0..shape.tasks {
+            let (meter, session) = (meter.clone(), session.clone());
+            let pool = if hot { "hot".to_owned() } else { format!("lock-{connection}-{task}") };
+            tasks.push(tokio::spawn(async move {
+                while !meter.is_over() {
+                    let grant = session.acquire(acquire(pool.clone())).await?;
+                    // A hand-over is a grant to somebody who waited.
+                    meter.count();
+                    let release = ReleaseRequest { key: grant.key, ..Default::default() };
+                    session.ask(Request::Release(release)).await?;
+                }
+                Ok(())
+            }));
+        }
+    }
+    Ok(tasks)
+}
+
+/// Many tasks over one stream.
+#[derive(Clone)]
+struct Session {
+    requests: mpsc::UnboundedSender<ClientMessage>,
+    asked: Arc<Mutex<HashMap<u64, oneshot::Sender<Answer>>>>,
+    next: Arc<AtomicU64>,
+}
+
+impl Session {
+    async fn open(address: &str) -> Outcome<Self> {
+        let mut client = connect(address).await?;
+        let (requests, outgoing) = mpsc::unbounded_channel();
+        let session = Self { requests, asked: Arc::default(), next: Arc::default() };
+        let open = OpenSessionRequest { holder: "bench".into(), ..Default::default() };
+        let opened = session.send(Request::Open(open))?;
+        let mut answers = client.session(UnboundedReceiverStream::new(outgoing)).await?.into_inner();
+        let asked = session.asked.clone();
+        tokio::spawn(async move {
+            while let Some(Ok(ServerMessage { id, answer: Some(answer) })) = answers.next().await {
+                // Being queued is not the end of it.
+                if !matches!(answer, Answer::Queued(_)) {
+                    let asker = asked.lock().expect("nobody panics with it").remove(&id);
+                    if let Some(asker) = asker {
+                        let _ = asker.send(answer);
+                    }
+                }
+            }
+        });
+        opened.await?;
+        Ok(session)
+    }
+
+    fn send(&self, request: Request) -> Outcome<oneshot::Receiver<Answer>> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (asker, answered) = oneshot::channel();
+        self.asked.lock().expect("nobody panics with it").insert(id, asker);
+        self.requests.send(ClientMessage { id, request: Some(request) })?;
+        Ok(answered)
+    }
+
+    async fn ask(&self, request: Request) -> Outcome<Answer> {
+        match self.send(request)?.await? {
+            Answer::Refused(refusal) => Err(refusal.message.into()),
+            answer => Ok(answer),
+        }
+    }
+
+    async fn acquire(&self, acquire: AcquireRequest) -> Outcome<Grant> {
+        match self.ask(Request::Acquire(acquire)).await? {
+            Answer::Granted(grant) => Ok(grant),
+            other => Err(format!("not a grant: {other:?}").into()),
+        }
+    }
+}

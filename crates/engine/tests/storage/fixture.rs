@@ -1,0 +1,79 @@
+//! A directory that an earlier version wrote must open for ever.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use tenure_core::*;
+use tenure_engine::*;
+
+use crate::world::World;
+
+/// The state as text, by what anybody can see of it.
+fn dump(state: &State, reader: &dyn LogReader) -> String {
+    let mut text = String::new();
+    let query = EventQuery { limit: 1_000, ..EventQuery::default() };
+    let page = reader.events(&query).expect("readable").expect("kept");
+    assert!(page.done, "a fixture is small");
+    writeln!(text, "{:?}", state.counters()).expect("writes");
+    writeln!(text, "{} requests remembered", state.ended_requests(0).len()).expect("writes");
+    for namespace in ["default", "other"] {
+        let namespace = Namespace::parse(namespace).expect("valid");
+        let queries = [
+            Query::Pools { namespace: namespace.clone(), prefix: String::new(), after: None, limit: 1_000 },
+            Query::Holds { namespace: namespace.clone(), pool: None, holder: None, after: None, limit: 1_000 },
+            Query::Sessions { namespace, after: None, limit: 1_000 },
+        ];
+        for query in queries {
+            writeln!(text, "{:#?}", state.query(&query).expect("an answer")).expect("writes");
+        }
+    }
+    for recorded in page.items {
+        writeln!(text, "{} {} {:?}", recorded.seq.0, recorded.at.as_millis(), recorded.event).expect("writes");
+    }
+    text
+}
+
+#[test]
+fn what_format_1_wrote_still_opens() {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let (stored, expected) = (data.join("format-1"), data.join("format-1.txt"));
+    let write = std::env::var_os("TENURE_WRITE_FIXTURE").is_some();
+    if write {
+        make(&stored);
+    }
+    let copy = tempfile::tempdir().expect("a directory");
+    copy_all(&stored, copy.path());
+    let (store, state) = DiskStore::open(copy.path(), DiskOptions::default()).expect("it opens");
+    let found = dump(&state, &*store.reader());
+    if write {
+        fs::write(&expected, &found).expect("writes");
+    }
+    let expected = fs::read_to_string(&expected).expect("reads");
+    assert!(found == expected, "the fixture reads differently now:\n{found}");
+}
+
+/// Written once per format, by the first version that had it.
+fn make(dir: &Path) {
+    let mut world = World::new(1, dir, DiskOptions::default());
+    world.live(120);
+    world.commit(true);
+    world.store.as_ref().expect("open").flush().expect("flushes");
+    world.live(60);
+    world.reopen();
+    world.live(40);
+    drop(world.store.take());
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("makes");
+    for entry in from.read_dir().expect("lists") {
+        let path = entry.expect("lists").path();
+        let to = to.join(path.file_name().expect("has a name"));
+        if path.is_dir() {
+            copy_all(&path, &to);
+        } else {
+            fs::copy(&path, &to).expect("copies");
+        }
+    }
+}

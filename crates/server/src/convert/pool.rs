@@ -1,0 +1,193 @@
+//! Pools: what they are meant to be, and how they stand.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenure_core::*;
+use tenure_proto::v1;
+
+use super::request::{Caller, path, ttl};
+use crate::error::{Error, InField};
+
+pub(crate) fn set_pool(request: v1::SetPoolRequest) -> Result<Command, Error> {
+    let spec = request.spec.ok_or_else(|| Error::invalid("spec", "spec is missing"))?;
+    Ok(Command::SetPool(SetPool {
+        pool: path(&request.namespace, &request.pool, &Caller::default())?,
+        spec: parse_spec(spec)?,
+    }))
+}
+
+pub(crate) fn set_condition(request: v1::SetConditionRequest) -> Result<Command, Error> {
+    let condition = request.condition.ok_or_else(|| Error::invalid("condition", "condition is missing"))?;
+    Ok(Command::SetCondition(SetCondition {
+        pool: path(&request.namespace, &request.pool, &Caller::default())?,
+        resource: request.resource.map(|text| ResourceName::parse(&text).in_field("resource")).transpose()?,
+        condition: parse_condition(condition)?,
+    }))
+}
+
+pub(crate) fn remove_pool(request: &v1::RemovePoolRequest) -> Result<Command, Error> {
+    Ok(Command::RemovePool { pool: path(&request.namespace, &request.pool, &Caller::default())? })
+}
+
+fn parse_spec(spec: v1::PoolSpec) -> Result<PoolSpec, Error> {
+    let named = spec.named || !spec.resources.is_empty();
+    let capacity = match spec.units {
+        Some(_) if named => return Err(Error::invalid("units", "units and resources exclude each other")),
+        Some(units @ ..=UNITS_MAX) => {
+            if spec.placement != 0 || spec.spread_label.is_some() {
+                return Err(Error::invalid("placement", "units are all alike: only resources have a placement"));
+            }
+            Capacity::Units(units)
+        }
+        Some(units) => {
+            return Err(Error::invalid("units", format!("units is {units}; the most is {UNITS_MAX}")));
+        }
+        None if named => {
+            Capacity::Resources { placement: parse_placement(&spec)?, resources: parse_resources(spec.resources)? }
+        }
+        None => return Err(Error::invalid("units", "either units or resources must be given")),
+    };
+    let order = match v1::Order::try_from(spec.order) {
+        Ok(v1::Order::Unspecified | v1::Order::Strict) => Order::Strict,
+        Ok(v1::Order::Backfill) => Order::Backfill,
+        Err(_) => return Err(Error::invalid("order", format!("order {} is unknown", spec.order))),
+    };
+    let window = spec.window_ms.map(|millis| ttl("window_ms", millis)).transpose()?;
+    Ok(PoolSpec { capacity, order, window, declared: true })
+}
+
+fn parse_placement(spec: &v1::PoolSpec) -> Result<Placement, Error> {
+    let placement = match v1::Placement::try_from(spec.placement) {
+        Ok(v1::Placement::Unspecified | v1::Placement::First) => Placement::First,
+        Ok(v1::Placement::LeastRecentlyUsed) => Placement::LeastRecentlyUsed,
+        Ok(v1::Placement::MostRecentlyUsed) => Placement::MostRecentlyUsed,
+        Ok(v1::Placement::Random) => Placement::Random,
+        Ok(v1::Placement::Spread) => {
+            let label = spec.spread_label.as_deref();
+            let label = label.ok_or_else(|| Error::invalid("spread_label", "to spread, a label is needed"))?;
+            return Ok(Placement::Spread(LabelName::parse(label).in_field("spread_label")?));
+        }
+        Err(_) => return Err(Error::invalid("placement", format!("placement {} is unknown", spec.placement))),
+    };
+    match spec.spread_label {
+        None => Ok(placement),
+        Some(_) => Err(Error::invalid("spread_label", "only the placement `spread` has a label")),
+    }
+}
+
+fn parse_resources(resources: Vec<v1::Resource>) -> Result<Vec<ResourceSpec>, Error> {
+    if resources.len() > RESOURCES_PER_POOL_MAX {
+        let message = format!("there are {} resources; the most is {RESOURCES_PER_POOL_MAX}", resources.len());
+        return Err(Error::invalid("resources", message));
+    }
+    let mut names = BTreeSet::new();
+    let parse = |(n, resource): (usize, v1::Resource)| {
+        let name = ResourceName::parse(&resource.name).in_field(&format!("resources[{n}].name"))?;
+        if !names.insert(name.clone()) {
+            let message = format!("resource `{name}` is there twice");
+            return Err(Error::invalid(&format!("resources[{n}].name"), message));
+        }
+        let labels = Labels::parse(pairs(&resource.labels)).in_field(&format!("resources[{n}].labels"))?;
+        let properties = Labels::parse(pairs(&resource.properties)).in_field(&format!("resources[{n}].properties"))?;
+        Ok(ResourceSpec { name, labels, properties })
+    };
+    resources.into_iter().enumerate().map(parse).collect()
+}
+
+fn parse_condition(condition: v1::Condition) -> Result<Condition, Error> {
+    let note = condition.note.map(|text| Note::parse(&text).in_field("note")).transpose()?;
+    match (v1::ConditionState::try_from(condition.state), note) {
+        (Ok(v1::ConditionState::InService), None) => Ok(Condition::InService),
+        (Ok(v1::ConditionState::InService), Some(_)) => Err(Error::invalid("note", "what is in service has no note")),
+        (Ok(v1::ConditionState::Drained), note) => Ok(Condition::Drained(note)),
+        (Ok(v1::ConditionState::Quarantined), Some(note)) => Ok(Condition::Quarantined(note)),
+        (Ok(v1::ConditionState::Quarantined), None) => {
+            Err(Error::invalid("note", "a quarantine needs a note that says why"))
+        }
+        (Ok(v1::ConditionState::Unspecified), _) => Err(Error::invalid("state", "state is missing")),
+        (Err(_), _) => Err(Error::invalid("state", format!("state {} is unknown", condition.state))),
+    }
+}
+
+pub(crate) fn spec(spec: &PoolSpec) -> v1::PoolSpec {
+    let told = v1::PoolSpec {
+        order: match spec.order {
+            Order::Strict => v1::Order::Strict,
+            Order::Backfill => v1::Order::Backfill,
+        }
+        .into(),
+        window_ms: spec.window.map(Ttl::as_millis),
+        ..v1::PoolSpec::default()
+    };
+    match &spec.capacity {
+        Capacity::Units(units) => v1::PoolSpec { units: Some(*units), ..told },
+        Capacity::Resources { placement, resources } => {
+            let (placement, spread_label) = match placement {
+                Placement::First => (v1::Placement::First, None),
+                Placement::LeastRecentlyUsed => (v1::Placement::LeastRecentlyUsed, None),
+                Placement::MostRecentlyUsed => (v1::Placement::MostRecentlyUsed, None),
+                Placement::Random => (v1::Placement::Random, None),
+                Placement::Spread(label) => (v1::Placement::Spread, Some(label.to_string())),
+            };
+            let resources = resources.iter().map(resource).collect();
+            v1::PoolSpec { resources, named: true, placement: placement.into(), spread_label, ..told }
+        }
+    }
+}
+
+pub(super) fn resource(resource: &ResourceSpec) -> v1::Resource {
+    v1::Resource {
+        name: resource.name.to_string(),
+        labels: owned(resource.labels.iter()),
+        properties: owned(resource.properties.iter()),
+    }
+}
+
+pub(crate) fn condition(condition: &Condition) -> v1::Condition {
+    let (state, note) = match condition {
+        Condition::InService => (v1::ConditionState::InService, None),
+        Condition::Drained(note) => (v1::ConditionState::Drained, note.as_ref()),
+        Condition::Quarantined(note) => (v1::ConditionState::Quarantined, Some(note)),
+    };
+    v1::Condition { state: state.into(), note: note.map(ToString::to_string) }
+}
+
+pub(crate) fn summary(view: &PoolView) -> v1::Pool {
+    v1::Pool {
+        namespace: view.pool.namespace().to_string(),
+        pool: view.pool.name().to_string(),
+        named: view.named,
+        size: view.size,
+        used: view.used,
+        holds: view.holds as u64,
+        waiters: view.waiters as u64,
+        waiting_since_ms: view.waiting_since.map(Timestamp::as_millis),
+        condition: Some(condition(&view.condition)),
+        removing: view.removing,
+        declared: view.declared,
+        window_ms: view.window.map(Ttl::as_millis),
+    }
+}
+
+pub(crate) fn pool_detail(detail: &PoolDetail) -> v1::PoolDetail {
+    let resource_state = |view: &ResourceView| v1::ResourceState {
+        name: view.spec.name.to_string(),
+        condition: Some(condition(&view.condition)),
+        leaving: view.leaving,
+        token: view.hold.map(|token| token.0),
+        last_used_at_ms: view.last_used.map(Timestamp::as_millis),
+    };
+    v1::PoolDetail {
+        summary: Some(summary(&detail.summary)),
+        spec: Some(spec(&detail.spec)),
+        resources: detail.resources.iter().map(resource_state).collect(),
+    }
+}
+
+fn pairs(map: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
+    map.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+}
+
+pub(super) fn owned<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> BTreeMap<String, String> {
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}

@@ -1,0 +1,324 @@
+//! The bidirectional stream: one session, and the pipelined requests of many tasks.
+//!
+//! The whole stream is one state machine that gRPC polls for the next answer. It makes no task and no channel per
+//! request: everything the engine answers comes back through one channel, by the id that the client chose. When the
+//! client does not read its answers, this is not polled and reads no requests either.
+
+use std::collections::{HashMap, VecDeque};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tenure_core::{Command, Reply, SessionId};
+use tenure_engine::{Answered, Engine, Failure, ReplyTo, Ticket};
+use tenure_proto::v1::{self, client_message::Request, server_message::Answer};
+use tokio::sync::mpsc;
+use tokio_stream::Stream;
+use tokio_util::sync::WaitForCancellationFutureOwned;
+use tonic::{Status, Streaming};
+
+use crate::convert::{self, Caller};
+use crate::error::Error;
+
+/// Requests of one stream that nobody has answered yet; beyond it no more are read. Waits do not count once they
+/// are known to be queued: if they did, a client could not send the release that ends them.
+const UNANSWERED_MAX: usize = 4_096;
+/// How long to wait before an overloaded engine is told again that a stream is gone.
+const DETACH_AGAIN: Duration = Duration::from_millis(10);
+
+pub(crate) struct SessionStream {
+    engine: Arc<dyn Engine>,
+    /// None once the client has said all it wants to say.
+    requests: Option<Streaming<v1::ClientMessage>>,
+    reply_to: mpsc::UnboundedSender<Answered>,
+    answers: mpsc::UnboundedReceiver<Answered>,
+    /// Answers that needed no engine.
+    ready: VecDeque<v1::ServerMessage>,
+    in_flight: HashMap<u64, InFlight>,
+    unanswered: usize,
+    stage: Stage,
+    closing: Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+enum Stage {
+    /// Nothing was said yet.
+    New,
+    /// The engine has been asked for the session.
+    Opening(Caller),
+    Open(Open),
+    /// No more is said by either side.
+    Closed,
+}
+
+struct Open {
+    caller: Caller,
+    session: SessionId,
+    attachment: u64,
+}
+
+struct InFlight {
+    ticket: Ticket,
+    /// Known to be in the queue.
+    waiting: bool,
+    /// It can be made again by its request id, and finds its place or its grant.
+    reclaimable: bool,
+}
+
+impl SessionStream {
+    pub(crate) fn new(
+        engine: Arc<dyn Engine>,
+        requests: Streaming<v1::ClientMessage>,
+        closing: WaitForCancellationFutureOwned,
+    ) -> Self {
+        let (reply_to, answers) = mpsc::unbounded_channel();
+        Self {
+            engine,
+            requests: Some(requests),
+            reply_to,
+            answers,
+            ready: VecDeque::new(),
+            in_flight: HashMap::new(),
+            unanswered: 0,
+            stage: Stage::New,
+            closing: Box::pin(closing),
+        }
+    }
+
+    /// Takes in what has arrived. What comes back ends the stream.
+    fn read(&mut self, cx: &mut Context<'_>) -> Result<(), Status> {
+        while !matches!(self.stage, Stage::Opening(_) | Stage::Closed)
+            && self.unanswered + self.ready.len() < UNANSWERED_MAX
+            && let Some(requests) = &mut self.requests
+        {
+            match Pin::new(requests).poll_next(cx) {
+                Poll::Ready(Some(Ok(message))) => self.request(message),
+                Poll::Ready(Some(Err(status))) => return Err(status),
+                Poll::Ready(None) => self.requests = None,
+                Poll::Pending => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn request(&mut self, message: v1::ClientMessage) {
+        let id = message.id;
+        let submitted = if self.in_flight.contains_key(&id) {
+            Err(Error::invalid("id", format!("request {id} is not answered yet: its id cannot be used for another")))
+        } else {
+            self.handle(id, message.request)
+        };
+        if let Err(error) = submitted {
+            self.ready.push_back(v1::ServerMessage { id, answer: Some(Answer::Refused(error.tell())) });
+            if !matches!(self.stage, Stage::Open(_)) {
+                self.stage = Stage::Closed;
+            }
+        }
+    }
+
+    fn handle(&mut self, id: u64, request: Option<Request>) -> Result<(), Error> {
+        let request =
+            request.ok_or_else(|| Error::invalid("request", "the message has no request, or an unknown one"))?;
+        let Stage::Open(Open { caller, .. }) = &self.stage else {
+            return self.open(id, request);
+        };
+        let command = match request {
+            Request::Open(_) | Request::Resume(_) => {
+                return Err(Error::invalid("request", "the stream has its session already"));
+            }
+            Request::Acquire(request) => {
+                let acquire = convert::acquire(request, caller)?;
+                let reclaimable = acquire.request.is_some() && acquire.session == caller.session;
+                return self.submit(id, Command::Acquire(acquire), reclaimable);
+            }
+            Request::Renew(request) => convert::renew(request, caller)?,
+            Request::Release(request) => convert::release(request, caller)?,
+            Request::Withdraw(request) => convert::withdraw(request, caller)?,
+            Request::Ping(v1::Ping {}) => {
+                let pong = v1::Pong { at_ms: self.engine.now().as_millis() };
+                self.ready.push_back(v1::ServerMessage { id, answer: Some(Answer::Pong(pong)) });
+                return Ok(());
+            }
+            Request::End(v1::EndSession {}) => {
+                let session = caller.session.expect("an open stream has a session");
+                let command = Command::EndSession { namespace: caller.namespace.clone(), session };
+                // Whatever is said after it is not listened to.
+                self.requests = None;
+                command
+            }
+        };
+        self.submit(id, command, false)
+    }
+
+    fn open(&mut self, id: u64, request: Request) -> Result<(), Error> {
+        let (caller, command) = match request {
+            Request::Open(request) => {
+                let open = convert::open_session(request, true)?;
+                let holder = Some(open.holder.clone());
+                let caller = Caller { namespace: open.namespace.clone(), session: None, holder };
+                (caller, Command::OpenSession(open))
+            }
+            Request::Resume(request) => {
+                let caller = convert::resume(&request)?;
+                let session = caller.session.expect("it was just read");
+                let command = Command::AttachSession { namespace: caller.namespace.clone(), session };
+                (caller, command)
+            }
+            _ => return Err(Error::invalid("request", "the first message must open or resume a session")),
+        };
+        self.submit(id, command, false)?;
+        self.stage = Stage::Opening(caller);
+        Ok(())
+    }
+
+    fn submit(&mut self, id: u64, command: Command, reclaimable: bool) -> Result<(), Error> {
+        let ticket = self.engine.submit(command, ReplyTo { id, answers: self.reply_to.clone() })?;
+        self.in_flight.insert(id, InFlight { ticket, waiting: false, reclaimable });
+        self.unanswered += 1;
+        Ok(())
+    }
+
+    /// What the client is told, and what that means for the stream.
+    fn answer(&mut self, answered: Answered) -> v1::ServerMessage {
+        let Answered { id, reply } = answered;
+        self.settle(id, &reply);
+        let answer = match reply {
+            Ok(Reply::Session(open)) => {
+                self.opened(&open);
+                Answer::Opened(convert::session_opened(&open))
+            }
+            Ok(Reply::Queued(queued)) => Answer::Queued(convert::queued(&queued)),
+            Ok(Reply::Granted(grant)) => Answer::Granted(convert::grant(&grant)),
+            Ok(Reply::Renewed { token, deadline, ttl }) => Answer::Renewed(convert::renewed(token, ttl, deadline)),
+            Ok(Reply::Released { token }) => Answer::Released(convert::released(token)),
+            Ok(Reply::Withdrawn) => Answer::Withdrawn(v1::Withdrawn {}),
+            Ok(Reply::Done) => {
+                // The session has ended, so there is nothing to detach from.
+                self.stage = Stage::Closed;
+                Answer::Ended(v1::SessionEnded {})
+            }
+            Ok(Reply::Refused(refusal)) => self.refused(Error::Refused(refusal)),
+            Err(failure) => self.refused(Error::Failed(failure)),
+            Ok(other) => unreachable!("a stream never asks for what is answered with {other:?}"),
+        };
+        v1::ServerMessage { id, answer: Some(answer) }
+    }
+
+    fn settle(&mut self, id: u64, reply: &Result<Reply, Failure>) {
+        let Some(request) = self.in_flight.get_mut(&id) else { return };
+        if !request.waiting {
+            self.unanswered -= 1;
+        }
+        match reply {
+            Ok(Reply::Queued(_)) => request.waiting = true,
+            _ => {
+                self.in_flight.remove(&id);
+            }
+        }
+    }
+
+    fn opened(&mut self, open: &tenure_core::SessionOpen) {
+        if let Stage::Opening(caller) = std::mem::replace(&mut self.stage, Stage::Closed) {
+            let caller = Caller { session: Some(open.key), ..caller };
+            self.stage = Stage::Open(Open { caller, session: open.id, attachment: open.attachment });
+        }
+    }
+
+    fn refused(&mut self, error: Error) -> Answer {
+        if let Stage::Opening(_) = self.stage {
+            self.stage = Stage::Closed;
+        }
+        Answer::Refused(error.tell())
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Closed) || self.requests.is_none() && self.unanswered == 0
+    }
+}
+
+impl Stream for SessionStream {
+    type Item = Result<v1::ServerMessage, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let stream = &mut *self;
+        if let Err(status) = stream.read(cx) {
+            stream.requests = None;
+            return Poll::Ready(Some(Err(status)));
+        }
+        if let Some(message) = stream.ready.pop_front() {
+            return Poll::Ready(Some(Ok(message)));
+        }
+        if stream.is_over() {
+            return Poll::Ready(None);
+        }
+        match stream.answers.poll_recv(cx) {
+            Poll::Ready(Some(answered)) => Poll::Ready(Some(Ok(stream.answer(answered)))),
+            Poll::Ready(None) => unreachable!("this end holds a sender of its own"),
+            // Everything the engine had to say has been passed on, and it has stopped.
+            Poll::Pending => stream.closing.as_mut().poll(cx).map(|()| None),
+        }
+    }
+}
+
+/// The client is gone, or done. Its waits are given up unless they can be taken up again, and so are grants that
+/// were not sent yet.
+impl Drop for SessionStream {
+    fn drop(&mut self) {
+        if let Stage::Opening(_) = self.stage {
+            return self.detach_once_open();
+        }
+        self.answers.close();
+        while let Ok(answered) = self.answers.try_recv() {
+            if let Ok(Reply::Granted(grant)) = &answered.reply
+                && let Some(request) = self.in_flight.get(&answered.id)
+                && !request.reclaimable
+            {
+                self.engine.hang_up(request.ticket, Some(grant.token));
+            }
+            self.settle(answered.id, &answered.reply);
+        }
+        for request in self.in_flight.values().filter(|request| !request.reclaimable) {
+            self.engine.hang_up(request.ticket, None);
+        }
+        if let Stage::Open(Open { session, attachment, .. }) = self.stage {
+            detach(self.engine.clone(), session, attachment);
+        }
+    }
+}
+
+impl SessionStream {
+    /// The engine is about to open a session for somebody who is gone: it must not be attached for ever.
+    fn detach_once_open(&mut self) {
+        let (_, closed) = mpsc::unbounded_channel();
+        let mut answers = std::mem::replace(&mut self.answers, closed);
+        self.reply_to = mpsc::unbounded_channel().0;
+        let engine = self.engine.clone();
+        spawn(async move {
+            if let Some(Answered { reply: Ok(Reply::Session(open)), .. }) = answers.recv().await {
+                detach(engine, open.id, open.attachment);
+            }
+        });
+    }
+}
+
+/// A session that is not detached never ends, so an overloaded engine is told until it listens.
+fn detach(engine: Arc<dyn Engine>, session: SessionId, attachment: u64) {
+    let submit = move || {
+        let answers = mpsc::unbounded_channel().0;
+        engine.submit(Command::DetachSession { session, attachment }, ReplyTo { id: 0, answers })
+    };
+    if let Err(Failure::Overloaded { .. }) = submit() {
+        spawn(async move {
+            while let Err(Failure::Overloaded { .. }) = submit() {
+                tokio::time::sleep(DETACH_AGAIN).await;
+            }
+        });
+    }
+}
+
+/// Streams are also dropped while the runtime shuts down, and then there is nobody to tell.
+fn spawn(task: impl Future<Output = ()> + Send + 'static) {
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        runtime.spawn(task);
+    }
+}

@@ -1,0 +1,168 @@
+//! Both listeners around one service: started together, stopped together.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_engine::Engine;
+use tenure_proto::v1::tenure_server::TenureServer;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::server::TcpIncoming;
+use tonic_health::pb::health_server::{Health, HealthServer};
+use tonic_health::server::HealthReporter;
+
+use crate::grpc::Grpc;
+use crate::service::Service;
+use crate::{http, metrics, rest};
+
+/// The largest message a client may send.
+const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Metadata is names and tokens, not data.
+const HEADER_BYTES_MAX: u32 = 16 * 1024;
+/// How long a stop waits for clients to read their last answers.
+const STOP_GRACE: Duration = Duration::from_secs(5);
+
+/// Where to listen, and how to notice clients that are gone without a word.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub grpc: SocketAddr,
+    pub http: SocketAddr,
+    /// After this long without a word a connection is asked whether it is still there.
+    pub keepalive_interval: Duration,
+    /// How long it has to say so.
+    pub keepalive_timeout: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            grpc: SocketAddr::from(([127, 0, 0, 1], 3144)),
+            http: SocketAddr::from(([127, 0, 0, 1], 3180)),
+            keepalive_interval: Duration::from_secs(60),
+            keepalive_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Config {
+    /// Loopback, on ports that the system chooses.
+    pub fn any_ports() -> Self {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self { grpc: any, http: any, ..Self::default() }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("cannot listen on {addr} for gRPC: {error}")]
+    Grpc { addr: SocketAddr, error: io::Error },
+    #[error("cannot listen on {addr} for HTTP: {error}")]
+    Http { addr: SocketAddr, error: io::Error },
+}
+
+/// A server that is running. Dropped without [`Server::stop`], it ends at once, and its engine with it.
+pub struct Server {
+    grpc_addr: SocketAddr,
+    http_addr: SocketAddr,
+    engine: Arc<dyn Engine>,
+    health: HealthReporter,
+    /// No new connections; readiness says no.
+    stopping: CancellationToken,
+    /// The engine has answered all it is going to answer.
+    closing: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+impl Server {
+    /// Listens, and answers from now on. The engine is anybody's; the server stops it when it is stopped.
+    pub async fn start(engine: Arc<dyn Engine>, config: Config) -> Result<Self, StartError> {
+        let (grpc, grpc_addr) =
+            listen(config.grpc).await.map_err(|error| StartError::Grpc { addr: config.grpc, error })?;
+        let (http, http_addr) =
+            listen(config.http).await.map_err(|error| StartError::Http { addr: config.http, error })?;
+        metrics::recorder();
+
+        let service = Service { engine: engine.clone() };
+        let (stopping, closing) = (CancellationToken::new(), CancellationToken::new());
+        let (health, health_service) = tonic_health::server::health_reporter();
+        health.set_serving::<TenureServer<Grpc>>().await;
+
+        let mut tasks = JoinSet::new();
+        let tenure = Grpc { service: service.clone(), closing: closing.clone() };
+        tasks.spawn(serve_grpc(grpc, tenure, health_service, config.clone(), stopping.clone()));
+        let app = rest::App { service: service.clone(), stopping: stopping.clone() };
+        tasks.spawn(http::serve(http, rest::router(app), config, stopping.clone()));
+        tasks.spawn(metrics::follow(service, closing.clone()));
+        Ok(Self { grpc_addr, http_addr, engine, health, stopping, closing, tasks })
+    }
+
+    pub fn grpc_addr(&self) -> SocketAddr {
+        self.grpc_addr
+    }
+
+    pub fn http_addr(&self) -> SocketAddr {
+        self.http_addr
+    }
+
+    /// Takes no new connections, refuses those who wait, finishes what was handed over, and ends when everybody has
+    /// their answer or has had time to read it.
+    pub async fn stop(mut self) {
+        self.health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
+        self.health.set_not_serving::<TenureServer<Grpc>>().await;
+        self.stopping.cancel();
+        self.engine.stop().await;
+        self.closing.cancel();
+        let all_ended = async { while self.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(STOP_GRACE, all_ended).await.is_err() {
+            tracing::warn!("some clients did not hang up in time");
+        }
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("grpc", &self.grpc_addr).field("http", &self.http_addr).finish_non_exhaustive()
+    }
+}
+
+async fn listen(addr: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(addr).await?;
+    let bound = listener.local_addr()?;
+    Ok((listener, bound))
+}
+
+async fn serve_grpc(
+    listener: TcpListener,
+    tenure: Grpc,
+    health: HealthServer<impl Health>,
+    config: Config,
+    stopping: CancellationToken,
+) {
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(tenure_proto::FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1()
+        .expect("the descriptors were made by the build");
+    // A connection that has died without a word shows in failed TCP probes even while HTTP/2 has nothing to say.
+    let incoming = TcpIncoming::from(listener)
+        .with_nodelay(Some(true))
+        .with_keepalive(Some(config.keepalive_interval))
+        .with_keepalive_interval(Some(config.keepalive_timeout));
+    let served = tonic::transport::Server::builder()
+        .http2_keepalive_interval(Some(config.keepalive_interval))
+        .http2_keepalive_timeout(Some(config.keepalive_timeout))
+        // Waiting callers hold a stream each; a cap would lock out the release that they wait for.
+        .max_concurrent_streams(None)
+        .http2_max_header_list_size(HEADER_BYTES_MAX)
+        .add_service(TenureServer::new(tenure).max_decoding_message_size(MESSAGE_BYTES_MAX))
+        .add_service(health)
+        .add_service(reflection)
+        .serve_with_incoming_shutdown(incoming, stopping.cancelled())
+        .await;
+    if let Err(error) = served {
+        tracing::error!(%error, "the gRPC listener failed");
+    }
+}

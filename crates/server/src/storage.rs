@@ -1,0 +1,53 @@
+//! The embedded engine over a data directory, as a server needs it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tenure_core::{Limits, State};
+use tenure_engine::{
+    DiskOptions, DiskStore, Durability, Embedded, Engine, MemoryStore, Options, Retention, StoreError, SystemClock,
+};
+
+/// Where holds and history are kept, and how much of them.
+#[derive(Clone, Debug)]
+pub struct Storage {
+    /// None: in memory, until the process ends.
+    pub disk: Option<Disk>,
+    pub limits: Limits,
+    /// How many commands may wait to be applied; beyond it they are refused at once.
+    pub mailbox_max: usize,
+}
+
+#[derive(Clone, Debug)]
+pub struct Disk {
+    pub dir: PathBuf,
+    pub durability: Durability,
+    pub retention: Retention,
+}
+
+impl Default for Storage {
+    fn default() -> Self {
+        Self { disk: None, limits: Limits::default(), mailbox_max: Options::default().mailbox_max }
+    }
+}
+
+impl Storage {
+    /// Takes over what is stored, and goes on from there. A write that fails later stops the process.
+    pub fn start_engine(&self) -> Result<Arc<dyn Engine>, StoreError> {
+        let options = Options { limits: self.limits, mailbox_max: self.mailbox_max, ..Options::default() };
+        Ok(match &self.disk {
+            Some(Disk { dir, durability, retention }) => {
+                let pool_idle = self.limits.pool_idle;
+                let disk = DiskOptions { durability: *durability, retention: *retention, pool_idle };
+                let (store, state) = DiskStore::open(dir, disk)?;
+                let clock = Arc::new(SystemClock::start(state.counters().now));
+                Arc::new(Embedded::start(state, store, clock, options))
+            }
+            None => {
+                let state = State::new(self.limits.pool_idle);
+                let clock = Arc::new(SystemClock::start(state.counters().now));
+                Arc::new(Embedded::start(state, MemoryStore::new(), clock, options))
+            }
+        })
+    }
+}

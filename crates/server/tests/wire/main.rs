@@ -1,0 +1,14 @@
+//! The wire, tested through real sockets: what gRPC and HTTP clients see.
+//!
+//! Time is told, not waited for, and what must have happened is looked up in the engine's events. One binary, so
+//! that the server is linked once.
+
+mod bad_input;
+mod fixture;
+mod grpc;
+mod hang_up;
+mod openapi;
+mod operations;
+mod rest;
+mod stream;
+mod watch;

@@ -1,0 +1,248 @@
+//! The bidirectional stream.
+
+use tenure_core::{Event, HoldEnd, WaitEnd};
+use tenure_proto::v1::{self, client_message::Request, server_message::Answer};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tonic::Streaming;
+
+use crate::fixture::{Fixture, acquire, waiting, within};
+
+/// A client's end of the stream.
+struct Talk {
+    requests: mpsc::UnboundedSender<v1::ClientMessage>,
+    answers: Streaming<v1::ServerMessage>,
+}
+
+impl Talk {
+    /// On a connection of its own, with its first message.
+    async fn start(fixture: &Fixture, first: Request) -> Self {
+        let (requests, sent) = mpsc::unbounded_channel();
+        requests.send(v1::ClientMessage { id: 0, request: Some(first) }).unwrap();
+        let mut client = fixture.grpc().await;
+        let answers = client.session(UnboundedReceiverStream::new(sent)).await.unwrap().into_inner();
+        Self { requests, answers }
+    }
+
+    async fn open(fixture: &Fixture, holder: &str) -> (Self, v1::SessionOpened) {
+        let open = v1::OpenSessionRequest { holder: holder.into(), grace_ms: Some(5_000), ..Default::default() };
+        let mut talk = Self::start(fixture, Request::Open(open)).await;
+        match talk.hear().await {
+            (0, Answer::Opened(opened)) => (talk, opened),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn say(&self, id: u64, request: Request) {
+        self.requests.send(v1::ClientMessage { id, request: Some(request) }).unwrap();
+    }
+
+    async fn hear(&mut self) -> (u64, Answer) {
+        let message = within(self.answers.message()).await.unwrap().expect("the stream goes on");
+        (message.id, message.answer.expect("every message has an answer"))
+    }
+
+    async fn hear_granted(&mut self, id: u64) -> v1::Grant {
+        match self.hear().await {
+            (heard, Answer::Granted(grant)) if heard == id => grant,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn hear_refused(&mut self, id: u64) -> v1::Refusal {
+        match self.hear().await {
+            (heard, Answer::Refused(refusal)) if heard == id => refusal,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn hear_the_end(&mut self) {
+        assert_eq!(within(self.answers.message()).await.unwrap(), None);
+    }
+}
+
+fn in_stream(pool: &str) -> v1::AcquireRequest {
+    acquire(pool, "")
+}
+
+#[tokio::test]
+async fn requests_of_many_tasks_are_answered_by_id() {
+    let fixture = Fixture::start().await;
+    let (mut alice, opened) = Talk::open(&fixture, "alice").await;
+    assert_eq!(opened.deadline_ms, None, "the stream carries it");
+
+    alice.say(1, Request::Acquire(in_stream("db")));
+    let grant = alice.hear_granted(1).await;
+    assert_eq!(grant.lifetime(), v1::Lifetime::Session);
+    alice.say(2, Request::Acquire(v1::AcquireRequest { wait_forever: true, ..in_stream("db") }));
+    match alice.hear().await {
+        (2, Answer::Queued(v1::Queued { position: 1, deadline_ms: None })) => {}
+        other => panic!("{other:?}"),
+    }
+    alice.say(3, Request::Ping(v1::Ping {}));
+    assert!(matches!(alice.hear().await, (3, Answer::Pong(_))));
+    alice.say(4, Request::Acquire(in_stream("db")));
+    assert_eq!(alice.hear_refused(4).await.code, "busy");
+
+    alice.say(5, Request::Release(v1::ReleaseRequest { key: grant.key, ..Default::default() }));
+    let heard = [alice.hear().await, alice.hear().await];
+    assert!(heard.iter().any(|answer| matches!(answer, (5, Answer::Released(_)))), "{heard:?}");
+    assert!(heard.iter().any(|answer| matches!(answer, (2, Answer::Granted(_)))), "{heard:?}");
+}
+
+#[tokio::test]
+async fn leases_are_renewed_and_requests_withdrawn_in_the_stream() {
+    let fixture = Fixture::start().await;
+    let (mut alice, _) = Talk::open(&fixture, "alice").await;
+    let leased = v1::AcquireRequest { ttl_ms: Some(1_000), request_id: Some("r1".into()), ..in_stream("db") };
+    alice.say(1, Request::Acquire(leased.clone()));
+    let grant = alice.hear_granted(1).await;
+    alice.say(2, Request::Renew(v1::RenewRequest { key: grant.key.clone(), ..Default::default() }));
+    assert!(matches!(alice.hear().await, (2, Answer::Renewed(v1::Renewed { token: 1, ttl_ms: 1_000, .. }))));
+    alice.say(3, Request::Acquire(leased.clone()));
+    assert_eq!(alice.hear_granted(3).await.key, grant.key, "the same request, the same hold");
+    alice.say(4, Request::Withdraw(v1::WithdrawRequest { request_id: "r1".into(), ..Default::default() }));
+    assert!(matches!(alice.hear().await, (4, Answer::Withdrawn(_))));
+    alice.say(5, Request::Acquire(leased));
+    assert_eq!(alice.hear_refused(5).await.code, "request_ended");
+}
+
+#[tokio::test]
+async fn ending_the_session_ends_its_holds_and_the_stream() {
+    let fixture = Fixture::start().await;
+    let (mut alice, _) = Talk::open(&fixture, "alice").await;
+    alice.say(1, Request::Acquire(in_stream("db")));
+    alice.hear_granted(1).await;
+    alice.say(2, Request::End(v1::EndSession {}));
+    assert!(matches!(alice.hear().await, (2, Answer::Ended(_))));
+    alice.hear_the_end().await;
+    fixture.until(|event| matches!(event, Event::Ended { how: HoldEnd::SessionEnded, .. })).await;
+}
+
+#[tokio::test]
+async fn a_lost_stream_is_resumed_with_its_holds_and_places() {
+    let fixture = Fixture::start().await;
+    let mut bob = fixture.grpc().await;
+    let other = bob.acquire(acquire("busy", "bob")).await.unwrap().into_inner();
+
+    let (mut alice, opened) = Talk::open(&fixture, "alice").await;
+    alice.say(1, Request::Acquire(in_stream("db")));
+    let grant = alice.hear_granted(1).await;
+    let wait = v1::AcquireRequest { wait_forever: true, request_id: Some("w1".into()), ..in_stream("busy") };
+    alice.say(2, Request::Acquire(wait.clone()));
+    assert!(matches!(alice.hear().await, (2, Answer::Queued(_))));
+    alice.say(3, Request::Acquire(v1::AcquireRequest { wait_forever: true, ..in_stream("busy") }));
+    assert!(matches!(alice.hear().await, (3, Answer::Queued(_))));
+    drop(alice);
+    fixture.until(|event| matches!(event, Event::SessionDetached { .. })).await;
+    fixture.until(|event| matches!(event, Event::WaiterAway { .. })).await;
+    // Nobody could ever hear of the grant of the other.
+    fixture.until(|event| matches!(event, Event::WaitEnded { how: WaitEnd::CallerGone, .. })).await;
+
+    let resume =
+        v1::ResumeSession { session_key: opened.session_key.clone(), holder: "alice".into(), ..Default::default() };
+    let mut alice = Talk::start(&fixture, Request::Resume(resume)).await;
+    match alice.hear().await {
+        (0, Answer::Opened(again)) => assert_eq!(again.session, opened.session),
+        other => panic!("{other:?}"),
+    }
+    alice.say(1, Request::Acquire(wait));
+    assert!(matches!(alice.hear().await, (1, Answer::Queued(v1::Queued { position: 1, .. }))));
+    bob.release(v1::ReleaseRequest { key: other.key, ..Default::default() }).await.unwrap();
+    assert_eq!(alice.hear_granted(1).await.pool, "busy");
+    alice.say(2, Request::Release(v1::ReleaseRequest { key: grant.key, ..Default::default() }));
+    assert!(matches!(alice.hear().await, (2, Answer::Released(_))));
+}
+
+#[tokio::test]
+async fn a_session_that_is_not_resumed_ends_after_its_grace() {
+    let fixture = Fixture::start().await;
+    let (mut alice, _) = Talk::open(&fixture, "alice").await;
+    alice.say(1, Request::Acquire(in_stream("db")));
+    alice.hear_granted(1).await;
+    drop(alice);
+    let detached = fixture.until(|event| matches!(event, Event::SessionDetached { .. })).await;
+    let Event::SessionDetached { deadline, .. } = detached.event else { unreachable!() };
+    fixture.clock.advance_to(deadline);
+    fixture.engine.tick().await;
+    fixture.until(|event| matches!(event, Event::Ended { how: HoldEnd::SessionEnded, .. })).await;
+}
+
+#[tokio::test]
+async fn a_stream_must_begin_with_its_session() {
+    let fixture = Fixture::start().await;
+    let mut talk = Talk::start(&fixture, Request::Acquire(acquire("db", "alice"))).await;
+    let refusal = talk.hear_refused(0).await;
+    assert_eq!((refusal.code.as_str(), refusal.field.as_deref()), ("invalid_argument", Some("request")));
+    talk.hear_the_end().await;
+
+    let resume = v1::ResumeSession { session_key: "00000000-0000-4000-8000-000000000000".into(), ..Default::default() };
+    let mut talk = Talk::start(&fixture, Request::Resume(resume)).await;
+    assert_eq!(talk.hear_refused(0).await.code, "unknown_session");
+    talk.hear_the_end().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_used_is_refused_and_the_stream_goes_on() {
+    let fixture = Fixture::start().await;
+    let (mut alice, _) = Talk::open(&fixture, "alice").await;
+    alice.say(1, Request::Acquire(in_stream("")));
+    let refusal = alice.hear_refused(1).await;
+    assert_eq!((refusal.code.as_str(), refusal.field.as_deref()), ("invalid_argument", Some("pool")));
+    alice.say(2, Request::Release(v1::ReleaseRequest { key: "no key".into(), ..Default::default() }));
+    assert_eq!(alice.hear_refused(2).await.field.as_deref(), Some("key"));
+    alice.requests.send(v1::ClientMessage { id: 3, request: None }).unwrap();
+    assert_eq!(alice.hear_refused(3).await.field.as_deref(), Some("request"));
+    alice.say(4, Request::Open(v1::OpenSessionRequest { holder: "alice".into(), ..Default::default() }));
+    assert_eq!(alice.hear_refused(4).await.field.as_deref(), Some("request"));
+
+    alice.say(5, Request::Acquire(in_stream("db")));
+    alice.hear_granted(5).await;
+    alice.say(6, Request::Acquire(v1::AcquireRequest { wait_forever: true, ..in_stream("db") }));
+    assert!(matches!(alice.hear().await, (6, Answer::Queued(_))));
+    alice.say(6, Request::Acquire(in_stream("other")));
+    assert_eq!(alice.hear_refused(6).await.field.as_deref(), Some("id"), "the id belongs to the wait");
+}
+
+#[tokio::test]
+async fn a_client_that_says_no_more_hears_what_it_asked() {
+    let fixture = Fixture::start().await;
+    let (mut alice, _) = Talk::open(&fixture, "alice").await;
+    for id in 1..=100 {
+        alice.say(id, Request::Acquire(in_stream(&format!("p{id}"))));
+    }
+    let (closed, _) = mpsc::unbounded_channel();
+    alice.requests = closed;
+    for id in 1..=100 {
+        alice.hear_granted(id).await;
+    }
+    alice.hear_the_end().await;
+}
+
+#[tokio::test]
+async fn more_requests_than_may_be_unanswered_are_all_answered() {
+    let fixture = Fixture::start().await;
+    let (mut alice, _) = Talk::open(&fixture, "alice").await;
+    for id in 1..=10_000 {
+        alice.say(id, Request::Acquire(in_stream("db")));
+    }
+    alice.hear_granted(1).await;
+    for id in 2..=10_000 {
+        assert_eq!(alice.hear_refused(id).await.code, "busy");
+    }
+}
+
+#[tokio::test]
+async fn more_waits_than_may_be_unanswered_leave_room_for_the_release() {
+    let fixture = Fixture::start().await;
+    let (mut alice, _) = Talk::open(&fixture, "alice").await;
+    alice.say(1, Request::Acquire(in_stream("db")));
+    let grant = alice.hear_granted(1).await;
+    for id in 2..=5_000 {
+        alice.say(id, Request::Acquire(waiting("db", "alice")));
+        assert!(matches!(alice.hear().await, (_, Answer::Queued(_))));
+    }
+    alice.say(1, Request::Release(v1::ReleaseRequest { key: grant.key, ..Default::default() }));
+    let heard = [alice.hear().await, alice.hear().await];
+    assert!(heard.iter().any(|answer| matches!(answer, (2, Answer::Granted(_)))), "{heard:?}");
+}
