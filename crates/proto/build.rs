@@ -49,7 +49,9 @@ fn derive(config: Config, path: &str) -> Config {
 
 /// The messages with a choice of contents exist only in the gRPC stream.
 fn is_envelope(message: &MessageDescriptor) -> bool {
-    message.oneofs().any(|choice| !choice.is_synthetic())
+    let mut within =
+        message.fields().filter(FieldDescriptor::is_list).filter_map(|field| field.kind().as_message().cloned());
+    message.oneofs().any(|choice| !choice.is_synthetic()) || within.any(|message| is_envelope(&message))
 }
 
 /// The requests, and all that they contain: there an unknown field is a mistake worth telling.

@@ -50,7 +50,7 @@ const DISK: &str = "disk: append and sync";
 const REDIS_STREAM: &str = "Redis, own names, 4 connections x 64 tasks";
 const REDIS_32: &str = "Redis, own names, 32 connections";
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments = Arguments::parse();
     let span = Duration::from_secs_f64(arguments.seconds);

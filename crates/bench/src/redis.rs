@@ -4,7 +4,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use redis::{Client, Script, SetExpiry, SetOptions, ExistenceCheck, AsyncCommands};
+use redis::{AsyncCommands, Client, ExistenceCheck, Script, SetExpiry, SetOptions};
 
 use crate::load::{Meter, Shape};
 
@@ -23,7 +23,8 @@ pub(crate) async fn pairs(address: &str, shape: Shape, span: Duration) -> Result
             tasks.push(tokio::spawn(async move {
                 let (name, value) = (format!("lock-{connection}-{task}"), format!("{connection}-{task}"));
                 let unlock = Script::new(COMPARE_AND_DELETE);
-                let lease = SetOptions::default().conditional_set(ExistenceCheck::NX).with_expiration(SetExpiry::PX(30_000));
+                let lease =
+                    SetOptions::default().conditional_set(ExistenceCheck::NX).with_expiration(SetExpiry::PX(30_000));
                 while !meter.is_over() {
                     let taken: bool = shared.set_options(&name, &value, lease.clone()).await?;
                     let freed: bool = unlock.key(&name).arg(&value).invoke_async(&mut shared).await?;

@@ -8,15 +8,16 @@ use std::time::Duration;
 
 use tenure_proto::v1::tenure_client::TenureClient;
 use tenure_proto::v1::{
-    AcquireRequest, ClientMessage, Grant, OpenSessionRequest, ReleaseRequest, ServerMessage, client_message::Request,
-    server_message::Answer,
+    AcquireRequest, ClientMessage, ClientRequest, Grant, OpenSessionRequest, ReleaseRequest, client_request::Request,
+    server_answer::Answer,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::StreamExt;
-use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::load::{Meter, Shape};
+
+const REQUESTS_PER_MESSAGE_MAX: usize = 1_024;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -82,9 +83,11 @@ async fn stream(address: &str, shape: Shape, meter: &Meter, hot: bool) -> Outcom
         for task in 0..shape.tasks {
             let (meter, session) = (meter.clone(), session.clone());
             let pool = if hot { "hot".to_owned() } else { format!("lock-{connection}-{task}") };
+            // Who asks was said once, for the session.
+            let acquire = move || AcquireRequest { holder: String::new(), ..acquire(pool.clone()) };
             tasks.push(tokio::spawn(async move {
                 while !meter.is_over() {
-                    let grant = session.acquire(acquire(pool.clone())).await?;
+                    let grant = session.acquire(acquire()).await?;
                     // A hand-over is a grant to somebody who waited.
                     meter.count();
                     let release = ReleaseRequest { key: grant.key, ..Default::default() };
@@ -100,7 +103,7 @@ async fn stream(address: &str, shape: Shape, meter: &Meter, hot: bool) -> Outcom
 /// Many tasks over one stream.
 #[derive(Clone)]
 struct Session {
-    requests: mpsc::UnboundedSender<ClientMessage>,
+    requests: mpsc::UnboundedSender<ClientRequest>,
     asked: Arc<Mutex<HashMap<u64, oneshot::Sender<Answer>>>>,
     next: Arc<AtomicU64>,
 }
@@ -108,18 +111,27 @@ struct Session {
 impl Session {
     async fn open(address: &str) -> Outcome<Self> {
         let mut client = connect(address).await?;
-        let (requests, outgoing) = mpsc::unbounded_channel();
+        let (requests, mut outgoing) = mpsc::unbounded_channel();
         let session = Self { requests, asked: Arc::default(), next: Arc::default() };
         let open = OpenSessionRequest { holder: "bench".into(), ..Default::default() };
         let opened = session.send(Request::Open(open))?;
-        let mut answers = client.session(UnboundedReceiverStream::new(outgoing)).await?.into_inner();
+        // What tasks have to say by the time the connection is ready goes into one message.
+        let messages = futures_util::stream::poll_fn(move |cx| {
+            let mut requests = Vec::new();
+            let gathered = outgoing.poll_recv_many(cx, &mut requests, REQUESTS_PER_MESSAGE_MAX);
+            gathered.map(|count| (count > 0).then_some(ClientMessage { requests }))
+        });
+        let mut answers = client.session(messages).await?.into_inner();
         let asked = session.asked.clone();
         tokio::spawn(async move {
-            while let Some(Ok(ServerMessage { id, answer: Some(answer) })) = answers.next().await {
-                // Being queued is not the end of it.
-                if !matches!(answer, Answer::Queued(_)) {
-                    let asker = asked.lock().expect("nobody panics with it").remove(&id);
-                    if let Some(asker) = asker {
+            while let Some(Ok(message)) = answers.next().await {
+                let mut asked = asked.lock().expect("nobody panics with it");
+                for heard in message.answers {
+                    // Being queued is not the end of it.
+                    if let Some(answer) = heard.answer
+                        && !matches!(answer, Answer::Queued(_))
+                        && let Some(asker) = asked.remove(&heard.id)
+                    {
                         let _ = asker.send(answer);
                     }
                 }
@@ -133,7 +145,7 @@ impl Session {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (asker, answered) = oneshot::channel();
         self.asked.lock().expect("nobody panics with it").insert(id, asker);
-        self.requests.send(ClientMessage { id, request: Some(request) })?;
+        self.requests.send(ClientRequest { id, request: Some(request) })?;
         Ok(answered)
     }
 

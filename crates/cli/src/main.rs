@@ -12,6 +12,9 @@ use clap::{Parser, Subcommand};
 
 use crate::exit::Exit;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Let programs take turns: on locks, permits, pools of named resources and rate windows
 #[derive(Parser)]
 #[command(name = "tenure", version, args_conflicts_with_subcommands = true, after_long_help = exit::HELP)]

@@ -1,4 +1,6 @@
-//! The README's transcripts work: its commands are run against a real server, and print what it says they print.
+//! The transcripts in our pages work: their commands are run against a real server, and print what they say.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
 
@@ -7,15 +9,25 @@ use std::process::Command;
 use support::Process;
 
 const README: &str = include_str!("../../../README.md");
-/// Where the README's server listens; the test's server listens elsewhere.
+const API: &str = include_str!("../../../docs/api.md");
+/// Where the server of the pages listens; the test's server listens elsewhere.
 const HTTP: &str = "http://127.0.0.1:3180";
 
 #[test]
 fn the_transcripts_of_the_readme_are_true() {
+    check(README);
+}
+
+#[test]
+fn the_transcripts_of_the_api_page_are_true() {
+    check(API);
+}
+
+fn check(page: &str) {
     let data = tempfile::tempdir().unwrap();
     let server = Process::serve(data.path(), &[]);
     let mut checked = 0;
-    for (command, expected) in transcripts(README) {
+    for (command, expected) in transcripts(page) {
         if command.starts_with("cargo run") {
             // Building it again inside a test would test cargo; what it prints is tested with the binary.
             continue;
@@ -25,7 +37,7 @@ fn the_transcripts_of_the_readme_are_true() {
         assert!(matches(&expected, printed.trim_end()), "$ {command}\nprinted:  {printed}\nexpected: {expected}");
         checked += 1;
     }
-    assert!(checked >= 4, "the README has transcripts");
+    assert!(checked >= 4, "the page has transcripts");
 }
 
 /// Commands with what they print, from the `console` blocks.

@@ -32,12 +32,16 @@ pub enum Event {
         token: Token,
         pool: PoolPath,
         holder: HolderId,
+        /// When it was granted.
+        since: Timestamp,
         how: HoldEnd,
     },
     WaitEnded {
         id: WaiterId,
         pool: PoolPath,
         holder: HolderId,
+        /// When it came.
+        since: Timestamp,
         how: WaitEnd,
     },
     /// The session lost its connection: the waiter is passed over, but keeps its place.

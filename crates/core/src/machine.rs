@@ -242,8 +242,8 @@ impl Step<'_> {
 
     fn end_hold_only(&mut self, token: Token, how: HoldEnd) -> PoolPath {
         let hold = &self.state().holds[&token];
-        let (pool, holder) = (hold.pool.clone(), hold.holder.id.clone());
-        self.emit(Event::Ended { token, pool: pool.clone(), holder, how });
+        let (pool, holder, since) = (hold.pool.clone(), hold.holder.id.clone(), hold.since);
+        self.emit(Event::Ended { token, pool: pool.clone(), holder, since, how });
         pool
     }
 
@@ -255,10 +255,10 @@ impl Step<'_> {
 
     fn end_wait_only(&mut self, id: WaiterId, how: WaitEnd) -> PoolPath {
         let waiter = &self.state().waiters[&id];
-        let (pool, holder) = (waiter.pool.clone(), waiter.holder.id.clone());
+        let (pool, holder, since) = (waiter.pool.clone(), waiter.holder.id.clone(), waiter.since);
         let refusal = self.why_not(id, waiter, how);
         self.settled.push((id, Reply::Refused(Box::new(refusal))));
-        self.emit(Event::WaitEnded { id, pool: pool.clone(), holder, how });
+        self.emit(Event::WaitEnded { id, pool: pool.clone(), holder, since, how });
         pool
     }
 
@@ -300,6 +300,7 @@ impl Step<'_> {
                 holder: waiter.holder.clone(),
                 taken,
                 lifetime: waiter.lifetime.clone(),
+                asked: waiter.since,
                 since: self.at(),
                 deadline: deadline(self.at(), &waiter.lifetime),
                 session: waiter.session,

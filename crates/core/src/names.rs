@@ -185,8 +185,12 @@ impl Key {
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hex = format!("{:032x}", self.0);
-        write!(f, "{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+        let mut text = [b'-'; 36];
+        let digits = (0..36).filter(|at| !matches!(at, 8 | 13 | 18 | 23));
+        for (digit, at) in digits.enumerate() {
+            text[at] = b"0123456789abcdef"[(self.0 >> (124 - 4 * digit) & 0xf) as usize];
+        }
+        f.write_str(core::str::from_utf8(&text).expect("digits and hyphens"))
     }
 }
 

@@ -21,6 +21,8 @@ pub struct Hold {
     pub holder: Arc<Holder>,
     pub taken: Taken,
     pub lifetime: Lifetime,
+    /// When it was asked for; until `since` it was waited for.
+    pub asked: Timestamp,
     pub since: Timestamp,
     pub deadline: Option<Timestamp>,
     pub session: Option<SessionId>,

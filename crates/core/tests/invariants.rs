@@ -1,6 +1,8 @@
 //! Random commands from seeds, and what must hold after every one of them. The machine's own assertions are
 //! part of the check: none may fail, whatever callers send.
 
+#![allow(clippy::cast_possible_truncation, reason = "the numbers are small")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -15,6 +15,7 @@ use tenure_core::{Command, Limits, Machine, Query, Refusal, Seq, State, Timestam
 use tokio::sync::{oneshot, watch};
 
 use crate::driver::{Driver, Mail, Prepared};
+use crate::metrics;
 use crate::store::{LogReader, Store, StoreError};
 use crate::{Answer, Clock, Engine, EventPage, EventQuery, EventsGone, Failure, ReplyTo, Ticket};
 
@@ -335,8 +336,7 @@ impl Committer {
                 }
                 return false;
             }
-            metrics::histogram!("tenure_commit_seconds").record(started.elapsed());
-            metrics::histogram!("tenure_commit_commands").record(commands as f64);
+            metrics::committed(started.elapsed(), commands, commit.entry.as_deref());
             announce.send_replace(last);
         }
         for delivery in deliveries {

@@ -9,6 +9,7 @@ mod clock;
 pub mod contract;
 mod driver;
 mod embedded;
+mod metrics;
 mod store;
 
 pub use call::{Acquiring, Calls};

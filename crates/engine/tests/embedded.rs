@@ -1,6 +1,8 @@
 //! What the embedded engine does around its store: nothing is said before the sync, the mailbox is bounded, and
 //! a failed sync is the end.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 

@@ -246,3 +246,88 @@ fn no_room(room: &NoRoom, told: v1::Refusal) -> v1::Refusal {
         },
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::*;
+
+    use super::*;
+
+    /// One of each, in order of precedence.
+    fn all() -> Vec<Error> {
+        let pool = || PoolPath::new(Namespace::default(), PoolName::parse("db").unwrap());
+        let request = || RequestId::parse("r").unwrap();
+        let room = || {
+            let at = Timestamp::from_millis(0);
+            Box::new(NoRoom { pool: pool(), at, holders: Vec::new(), holders_total: 0, position: 1, free: 0 })
+        };
+        let token = Token(1);
+        let refusals = [
+            Refusal::UnknownSession,
+            Refusal::RequestEnded { request: request(), token: None },
+            Refusal::RequestReused { request: request() },
+            Refusal::UnknownPool { pool: pool() },
+            Refusal::UnknownResource { pool: pool(), resource: ResourceName::parse("a").unwrap() },
+            Refusal::WrongKind { pool: pool(), why: "" },
+            Refusal::SizeMismatch { pool: pool(), size: 1, asked: 2 },
+            Refusal::WindowMismatch { pool: pool(), window: None },
+            Refusal::PoolRemoving { pool: pool() },
+            Refusal::NeverFits { pool: pool(), asked: 2, most: 1 },
+            Refusal::LimitReached { limit: "holds_max", max: 1 },
+            Refusal::OutOfService { pool: pool(), condition: Condition::Drained(None) },
+            Refusal::Busy(room()),
+            Refusal::TimedOut(room()),
+            Refusal::Withdrawn { request: None },
+            Refusal::NotHeld,
+            Refusal::NotRenewable { token, why: "" },
+            Refusal::NotReleasable { token, deadline: Timestamp::from_millis(0) },
+            Refusal::MovedOn { pool: pool(), expected: token, now: Vec::new() },
+        ];
+        let before = [
+            Error::invalid("pool", "pool name is empty"),
+            Error::Failed(Failure::Stopping),
+            Error::Failed(Failure::Overloaded { waiting: 1 }),
+        ];
+        let after = [
+            Error::EventsGone(EventsGone { oldest: Seq(2) }),
+            Error::Failed(Failure::Lost),
+            Error::Failed(Failure::Unreadable(String::new())),
+        ];
+        before.into_iter().chain(refusals.map(Error::from)).chain(after).collect()
+    }
+
+    #[test]
+    fn the_documented_table_of_codes_is_true() {
+        let documented: Vec<_> = include_str!("../../../docs/api.md")
+            .lines()
+            .skip_while(|line| !line.starts_with("| Code | gRPC |"))
+            .skip(2)
+            .take_while(|line| line.starts_with('|'))
+            .map(|line| line.rsplitn(3, '|').nth(2).unwrap().to_owned())
+            .collect();
+        let true_table: Vec<_> = all()
+            .iter()
+            .map(|error| {
+                let ((grpc, http), told) = (error.statuses(), error.tell());
+                // `FailedPrecondition` as gRPC writes it.
+                let mut name = String::new();
+                for letter in format!("{grpc:?}").chars() {
+                    if letter.is_uppercase() && !name.is_empty() {
+                        name.push('_');
+                    }
+                    name.push(letter.to_ascii_uppercase());
+                }
+                let retry = if told.retry { "yes" } else { "no" };
+                format!("| `{}` | `{name}` | {} | {retry} ", told.code, http.as_u16())
+            })
+            .collect();
+        assert_eq!(documented, true_table);
+    }
+
+    #[test]
+    fn only_what_was_lost_may_have_happened() {
+        for error in all() {
+            assert_eq!(error.tell().may_have_happened, error.code() == "lost", "{}", error.code());
+        }
+    }
+}

@@ -1,23 +1,16 @@
 //! Figures for Prometheus.
 //!
-//! How things stand is asked of the engine when somebody scrapes. What happened is counted in one place, by
-//! following the log as any watcher could; commits are measured by the engine, refusals where they are told.
+//! How things stand is asked of the engine when somebody scrapes. What happened is counted by the engine when it
+//! is durable, refusals where they are told.
 
-use std::collections::HashMap;
 use std::sync::OnceLock;
-use std::time::Duration;
 
-use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use tenure_core::{Event, HoldEnd, PAGE_MAX, Query, Seq, Timestamp, Token, View, WaitEnd, WaiterId};
-use tenure_engine::{EventQuery, Recorded};
-use tokio_util::sync::CancellationToken;
+use tenure_core::{Query, View};
 
 use crate::error::Error;
 use crate::service::Service;
-
-/// Scrapers come every few seconds; until then events are cheaper to read by the page.
-const PACE: Duration = Duration::from_millis(250);
 
 /// From a hand-over within a commit to a job that runs for a day.
 const SECONDS: &[f64] = &[0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1_800.0, 7_200.0, 86_400.0];
@@ -88,87 +81,4 @@ pub(crate) async fn render(service: &Service) -> Result<String, Error> {
         gauge!("tenure_sessions").set(stats.sessions as f64);
     }
     Ok(recorder().render())
-}
-
-/// Counts what happens from now on, until the server stops.
-pub(crate) async fn follow(service: Service, closing: CancellationToken) {
-    let mut grown = service.engine.last_event();
-    let mut after = *grown.borrow_and_update();
-    let mut counted = Counted::default();
-    while let Some(Ok(())) = closing.run_until_cancelled(grown.changed()).await {
-        tokio::time::sleep(PACE).await;
-        after = count_from(&service, after, &mut counted).await;
-    }
-}
-
-async fn count_from(service: &Service, mut after: Seq, counted: &mut Counted) -> Seq {
-    loop {
-        let query = EventQuery { after: Some(after), limit: PAGE_MAX, ..EventQuery::default() };
-        let page = match service.engine.events(query).await {
-            Ok(Ok(page)) => page,
-            // Cut off before it was counted: the figures have a gap, and go on.
-            Ok(Err(gone)) => {
-                after = Seq(gone.oldest.0.saturating_sub(1));
-                continue;
-            }
-            Err(failure) => {
-                tracing::warn!(%failure, "events were not counted");
-                return after;
-            }
-        };
-        page.items.iter().for_each(|recorded| counted.count(recorded));
-        after = page.reached.unwrap_or(after);
-        if page.done {
-            return after;
-        }
-    }
-}
-
-/// Since when those waits and holds last whose beginning was seen.
-#[derive(Default)]
-struct Counted {
-    waits: HashMap<WaiterId, Timestamp>,
-    holds: HashMap<Token, Timestamp>,
-}
-
-impl Counted {
-    fn count(&mut self, recorded: &Recorded) {
-        let seconds_since = |since: Timestamp| recorded.at.millis_since(since) as f64 / 1_000.0;
-        match &recorded.event {
-            Event::Queued { id, .. } => {
-                self.waits.insert(*id, recorded.at);
-            }
-            Event::Granted { token, waiter, .. } => {
-                counter!("tenure_grants_total").increment(1);
-                if let Some(since) = waiter.and_then(|waiter| self.waits.remove(&waiter)) {
-                    histogram!("tenure_wait_seconds").record(seconds_since(since));
-                }
-                self.holds.insert(*token, recorded.at);
-            }
-            Event::Ended { token, how, .. } => {
-                counter!(ended(how)).increment(1);
-                if let Some(since) = self.holds.remove(token) {
-                    histogram!("tenure_hold_seconds").record(seconds_since(since));
-                }
-            }
-            Event::WaitEnded { id, how, .. } => {
-                self.waits.remove(id);
-                if *how == WaitEnd::TimedOut {
-                    counter!("tenure_wait_timeouts_total").increment(1);
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-fn ended(how: &HoldEnd) -> &'static str {
-    match how {
-        HoldEnd::Released => "tenure_releases_total",
-        HoldEnd::Expired => "tenure_expiries_total",
-        HoldEnd::Forced(_) => "tenure_forced_total",
-        HoldEnd::SessionEnded | HoldEnd::OwnerGone | HoldEnd::Withdrawn | HoldEnd::Unreceived => {
-            "tenure_other_ends_total"
-        }
-    }
 }

@@ -10,6 +10,7 @@ use tenure_proto::v1::tenure_server::TenureServer;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tonic::server::NamedService;
 use tonic::transport::server::TcpIncoming;
 use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_health::server::HealthReporter;
@@ -63,7 +64,8 @@ pub enum StartError {
     Http { addr: SocketAddr, error: io::Error },
 }
 
-/// A server that is running. Dropped without [`Server::stop`], it ends at once, and its engine with it.
+/// A server that is running. Dropped without [`Server::stop`] it takes no more connections; those there are go on
+/// until their clients hang up.
 pub struct Server {
     grpc_addr: SocketAddr,
     http_addr: SocketAddr,
@@ -93,9 +95,8 @@ impl Server {
         let mut tasks = JoinSet::new();
         let tenure = Grpc { service: service.clone(), closing: closing.clone() };
         tasks.spawn(serve_grpc(grpc, tenure, health_service, config.clone(), stopping.clone()));
-        let app = rest::App { service: service.clone(), stopping: stopping.clone() };
+        let app = rest::App { service, stopping: stopping.clone() };
         tasks.spawn(http::serve(http, rest::router(app), config, stopping.clone()));
-        tasks.spawn(metrics::follow(service, closing.clone()));
         Ok(Self { grpc_addr, http_addr, engine, health, stopping, closing, tasks })
     }
 
@@ -115,6 +116,9 @@ impl Server {
         self.stopping.cancel();
         self.engine.stop().await;
         self.closing.cancel();
+        // Whoever watches the health would otherwise keep its connection, and this waiting for it.
+        self.health.clear_service_status("").await;
+        self.health.clear_service_status(<TenureServer<Grpc> as NamedService>::NAME).await;
         let all_ended = async { while self.tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(STOP_GRACE, all_ended).await.is_err() {
             tracing::warn!("some clients did not hang up in time");

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses its own part of this")]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -47,6 +47,22 @@ impl Process {
         TenureClient::new(endpoint.connect().await.expect("the server listens"))
     }
 
+    /// The lines that it says next, up to and with the one that ends so.
+    pub(crate) fn says_until(&mut self, end: &str) -> String {
+        let mut said = String::new();
+        while !said.trim_end().ends_with(end) {
+            assert_ne!(self.stdout.read_line(&mut said).expect("it speaks UTF-8"), 0, "it said only {said:?}");
+        }
+        said
+    }
+
+    /// What it says until it ends.
+    pub(crate) fn says_at_last(&mut self) -> String {
+        let mut said = String::new();
+        self.stdout.read_to_string(&mut said).expect("it speaks UTF-8");
+        said
+    }
+
     /// `kill -9`.
     pub(crate) fn kill(&mut self) {
         self.child.kill().expect("it can be killed");
@@ -55,6 +71,11 @@ impl Process {
 
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Everything it says on stderr, until it ends. For a child whose stderr is piped.
+    pub(crate) fn stderr(&mut self) -> String {
+        std::io::read_to_string(self.child.stderr.take().expect("it is piped")).expect("it speaks UTF-8")
     }
 
     pub(crate) fn wait(&mut self) -> std::process::ExitStatus {

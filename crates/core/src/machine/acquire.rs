@@ -59,6 +59,7 @@ impl Step<'_> {
                 let hold = Hold {
                     key: Key::from_nonce(self.stamp.nonce),
                     taken,
+                    asked: self.at(),
                     since: self.at(),
                     deadline: deadline(self.at(), &lifetime),
                     pool: acquire.pool,

@@ -266,7 +266,7 @@ fn event(event: &Event) -> stored::Event {
             ttl_ms: ttl.as_millis(),
             deadline_ms: deadline.as_millis(),
         }),
-        Event::Ended { token, pool, holder, how } => {
+        Event::Ended { token, pool, holder, since, how } => {
             let (how, note) = match how {
                 HoldEnd::Released => (stored::HoldEnd::Released, String::new()),
                 HoldEnd::Expired => (stored::HoldEnd::Expired, String::new()),
@@ -280,11 +280,12 @@ fn event(event: &Event) -> stored::Event {
                 token: token.0,
                 pool: Some(path(pool)),
                 holder: text(holder),
+                since_ms: since.as_millis(),
                 how: how.into(),
                 note,
             })
         }
-        Event::WaitEnded { id, pool, holder, how } => {
+        Event::WaitEnded { id, pool, holder, since, how } => {
             let how = match how {
                 WaitEnd::TimedOut => stored::WaitEnd::TimedOut,
                 WaitEnd::Withdrawn => stored::WaitEnd::Withdrawn,
@@ -298,6 +299,7 @@ fn event(event: &Event) -> stored::Event {
                 id: id.0,
                 pool: Some(path(pool)),
                 holder: text(holder),
+                since_ms: since.as_millis(),
                 how: how.into(),
             })
         }
@@ -377,6 +379,7 @@ fn to_event(event: stored::Event) -> Result<Event, Wrong> {
             },
             pool: to_path(it.pool)?,
             holder: holder_id(&it.holder)?,
+            since: Timestamp::from_millis(it.since_ms),
         },
         Kind::WaitEnded(it) => Event::WaitEnded {
             id: waiter_id(it.id)?,
@@ -392,6 +395,7 @@ fn to_event(event: stored::Event) -> Result<Event, Wrong> {
             },
             pool: to_path(it.pool)?,
             holder: holder_id(&it.holder)?,
+            since: Timestamp::from_millis(it.since_ms),
         },
         Kind::WaiterAway(it) => {
             Event::WaiterAway { id: waiter_id(it.id)?, pool: to_path(it.pool)?, holder: holder_id(&it.holder)? }
@@ -468,6 +472,7 @@ fn hold(hold: &Hold) -> stored::Hold {
         resources: hold.taken.resources.iter().map(text).collect(),
         all: hold.taken.all,
         lifetime: Some(lifetime(&hold.lifetime)),
+        asked_ms: hold.asked.as_millis(),
         since_ms: hold.since.as_millis(),
         deadline_ms: hold.deadline.map(Timestamp::as_millis),
         session: hold.session.map(|id| id.0),
@@ -484,6 +489,7 @@ fn to_hold(hold: Option<stored::Hold>) -> Result<Hold, Wrong> {
         holder: to_holder(hold.holder)?,
         taken: Taken { units: hold.units, resources, all: hold.all },
         lifetime: to_lifetime(hold.lifetime)?,
+        asked: Timestamp::from_millis(hold.asked_ms),
         since: Timestamp::from_millis(hold.since_ms),
         deadline: hold.deadline_ms.map(Timestamp::from_millis),
         session: hold.session.map(session_id).transpose()?,

@@ -27,11 +27,13 @@ pub(crate) fn event(recorded: &Recorded) -> v1::Event {
             deadline_ms: Some(deadline.as_millis()),
             ..told
         },
-        Event::Ended { token, how, .. } => {
+        Event::Ended { token, since, how, .. } => {
             let (how, note) = hold_end(how);
-            v1::Event { token: Some(token.0), how: how.into(), note, ..told }
+            v1::Event { token: Some(token.0), since_ms: Some(since.as_millis()), how: how.into(), note, ..told }
         }
-        Event::WaitEnded { id, how, .. } => v1::Event { waiter: Some(id.0), how: wait_end(*how).into(), ..told },
+        Event::WaitEnded { id, since, how, .. } => {
+            v1::Event { waiter: Some(id.0), since_ms: Some(since.as_millis()), how: wait_end(*how).into(), ..told }
+        }
         Event::WaiterAway { id, .. } | Event::WaiterBack { id, .. } => v1::Event { waiter: Some(id.0), ..told },
         Event::SessionOpened { id, holder, grace, .. } => {
             v1::Event { session: Some(id.0), meta: owned(holder.meta()), ttl_ms: Some(grace.as_millis()), ..told }
@@ -76,6 +78,7 @@ fn granted(token: Token, hold: &Hold, waiter: Option<WaiterId>, told: v1::Event)
     v1::Event {
         token: Some(token.0),
         waiter: waiter.map(|waiter| waiter.0),
+        since_ms: waiter.map(|_| hold.asked.as_millis()),
         meta: owned(hold.holder.meta()),
         units: Some(hold.taken.units),
         resources: hold.taken.resources.iter().map(ToString::to_string).collect(),

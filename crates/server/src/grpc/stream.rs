@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use prost::Message;
 use tenure_core::{Command, Reply, SessionId};
 use tenure_engine::{Answered, Engine, Failure, ReplyTo, Ticket};
-use tenure_proto::v1::{self, client_message::Request, server_message::Answer};
+use tenure_proto::v1::{self, client_request::Request, server_answer::Answer};
 use tokio::sync::mpsc;
 use tokio_stream::Stream;
 use tokio_util::sync::WaitForCancellationFutureOwned;
@@ -24,6 +25,11 @@ use crate::error::Error;
 /// Requests of one stream that nobody has answered yet; beyond it no more are read. Waits do not count once they
 /// are known to be queued: if they did, a client could not send the release that ends them.
 const UNANSWERED_MAX: usize = 4_096;
+/// Answers that go into one message, if there are so many: what a commit of the engine brings at most.
+const ANSWERS_PER_MESSAGE_MAX: usize = 1_024;
+/// No answer is added to a message of this size: a refusal that names many holders has tens of kilobytes, and clients
+/// take messages of 4 MiB.
+const MESSAGE_BYTES: usize = 256 * 1024;
 /// How long to wait before an overloaded engine is told again that a stream is gone.
 const DETACH_AGAIN: Duration = Duration::from_millis(10);
 
@@ -31,10 +37,12 @@ pub(crate) struct SessionStream {
     engine: Arc<dyn Engine>,
     /// None once the client has said all it wants to say.
     requests: Option<Streaming<v1::ClientMessage>>,
+    /// Requests of a message that was read, and not yet looked at.
+    unread: VecDeque<v1::ClientRequest>,
     reply_to: mpsc::UnboundedSender<Answered>,
     answers: mpsc::UnboundedReceiver<Answered>,
     /// Answers that needed no engine.
-    ready: VecDeque<v1::ServerMessage>,
+    ready: VecDeque<v1::ServerAnswer>,
     in_flight: HashMap<u64, InFlight>,
     unanswered: usize,
     stage: Stage,
@@ -75,6 +83,7 @@ impl SessionStream {
         Self {
             engine,
             requests: Some(requests),
+            unread: VecDeque::new(),
             reply_to,
             answers,
             ready: VecDeque::new(),
@@ -89,10 +98,14 @@ impl SessionStream {
     fn read(&mut self, cx: &mut Context<'_>) -> Result<(), Status> {
         while !matches!(self.stage, Stage::Opening(_) | Stage::Closed)
             && self.unanswered + self.ready.len() < UNANSWERED_MAX
-            && let Some(requests) = &mut self.requests
         {
+            if let Some(request) = self.unread.pop_front() {
+                self.request(request);
+                continue;
+            }
+            let Some(requests) = &mut self.requests else { break };
             match Pin::new(requests).poll_next(cx) {
-                Poll::Ready(Some(Ok(message))) => self.request(message),
+                Poll::Ready(Some(Ok(message))) => self.unread.extend(message.requests),
                 Poll::Ready(Some(Err(status))) => return Err(status),
                 Poll::Ready(None) => self.requests = None,
                 Poll::Pending => break,
@@ -101,7 +114,7 @@ impl SessionStream {
         Ok(())
     }
 
-    fn request(&mut self, message: v1::ClientMessage) {
+    fn request(&mut self, message: v1::ClientRequest) {
         let id = message.id;
         let submitted = if self.in_flight.contains_key(&id) {
             Err(Error::invalid("id", format!("request {id} is not answered yet: its id cannot be used for another")))
@@ -109,7 +122,7 @@ impl SessionStream {
             self.handle(id, message.request)
         };
         if let Err(error) = submitted {
-            self.ready.push_back(v1::ServerMessage { id, answer: Some(Answer::Refused(error.tell())) });
+            self.ready.push_back(v1::ServerAnswer { id, answer: Some(Answer::Refused(error.tell())) });
             if !matches!(self.stage, Stage::Open(_)) {
                 self.stage = Stage::Closed;
             }
@@ -136,7 +149,7 @@ impl SessionStream {
             Request::Withdraw(request) => convert::withdraw(request, caller)?,
             Request::Ping(v1::Ping {}) => {
                 let pong = v1::Pong { at_ms: self.engine.now().as_millis() };
-                self.ready.push_back(v1::ServerMessage { id, answer: Some(Answer::Pong(pong)) });
+                self.ready.push_back(v1::ServerAnswer { id, answer: Some(Answer::Pong(pong)) });
                 return Ok(());
             }
             Request::End(v1::EndSession {}) => {
@@ -144,6 +157,7 @@ impl SessionStream {
                 let command = Command::EndSession { namespace: caller.namespace.clone(), session };
                 // Whatever is said after it is not listened to.
                 self.requests = None;
+                self.unread.clear();
                 command
             }
         };
@@ -179,7 +193,7 @@ impl SessionStream {
     }
 
     /// What the client is told, and what that means for the stream.
-    fn answer(&mut self, answered: Answered) -> v1::ServerMessage {
+    fn answer(&mut self, answered: Answered) -> v1::ServerAnswer {
         let Answered { id, reply } = answered;
         self.settle(id, &reply);
         let answer = match reply {
@@ -201,7 +215,7 @@ impl SessionStream {
             Err(failure) => self.refused(Error::Failed(failure)),
             Ok(other) => unreachable!("a stream never asks for what is answered with {other:?}"),
         };
-        v1::ServerMessage { id, answer: Some(answer) }
+        v1::ServerAnswer { id, answer: Some(answer) }
     }
 
     fn settle(&mut self, id: u64, reply: &Result<Reply, Failure>) {
@@ -232,7 +246,8 @@ impl SessionStream {
     }
 
     fn is_over(&self) -> bool {
-        matches!(self.stage, Stage::Closed) || self.requests.is_none() && self.unanswered == 0
+        let all_read = self.requests.is_none() && self.unread.is_empty();
+        matches!(self.stage, Stage::Closed) || all_read && self.unanswered == 0
     }
 }
 
@@ -245,18 +260,25 @@ impl Stream for SessionStream {
             stream.requests = None;
             return Poll::Ready(Some(Err(status)));
         }
-        if let Some(message) = stream.ready.pop_front() {
-            return Poll::Ready(Some(Ok(message)));
+        let mut answers: Vec<_> = stream.ready.drain(..).collect();
+        let mut bytes = 0;
+        while answers.len() < ANSWERS_PER_MESSAGE_MAX
+            && bytes < MESSAGE_BYTES
+            && !matches!(stream.stage, Stage::Closed)
+            && let Poll::Ready(Some(answered)) = stream.answers.poll_recv(cx)
+        {
+            let answer = stream.answer(answered);
+            bytes += answer.encoded_len();
+            answers.push(answer);
+        }
+        if !answers.is_empty() {
+            return Poll::Ready(Some(Ok(v1::ServerMessage { answers })));
         }
         if stream.is_over() {
             return Poll::Ready(None);
         }
-        match stream.answers.poll_recv(cx) {
-            Poll::Ready(Some(answered)) => Poll::Ready(Some(Ok(stream.answer(answered)))),
-            Poll::Ready(None) => unreachable!("this end holds a sender of its own"),
-            // Everything the engine had to say has been passed on, and it has stopped.
-            Poll::Pending => stream.closing.as_mut().poll(cx).map(|()| None),
-        }
+        // Everything the engine had to say has been passed on, and it has stopped.
+        stream.closing.as_mut().poll(cx).map(|()| None)
     }
 }
 

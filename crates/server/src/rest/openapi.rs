@@ -65,7 +65,7 @@ fn operation(route: &Route, requests: &mut SchemaGenerator, answers: &mut Schema
 /// The plain fields of a message; a message within it is the body.
 fn parameters(path: &str, message: &Value) -> Value {
     let properties = message["properties"].as_object().into_iter().flatten();
-    let plain = properties.filter(|(_, schema)| schema.get("type").is_some_and(|kind| kind != "object"));
+    let plain = properties.filter(|(_, schema)| schema.get("properties").is_none());
     plain
         .map(|(name, schema)| {
             let in_path = path.contains(&format!("{{{name}}}"));

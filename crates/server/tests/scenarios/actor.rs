@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::Poll;
 
-use tenure_proto::v1::{self, client_message::Request, server_message::Answer};
+use tenure_proto::v1::{self, client_request::Request, server_answer::Answer};
 use tenure_scenario::Outcome;
 
 use crate::face::{Called, Carrier, Face};
@@ -57,10 +57,10 @@ impl<S: Carrier> Connection<S> {
     pub(crate) async fn ask(&mut self, request: Request, late: &mut VecDeque<Outcome>) -> Answer {
         self.last_id += 1;
         let id = self.last_id;
-        self.stream.send(v1::ClientMessage { id, request: Some(request) }).await;
+        self.stream.send(v1::ClientRequest { id, request: Some(request) }).await;
         loop {
             let message = tokio::time::timeout(PATIENCE, self.stream.receive()).await.expect("the stream answers");
-            let v1::ServerMessage { id: answered, answer } = message.expect("the stream does not end unasked");
+            let v1::ServerAnswer { id: answered, answer } = message.expect("the stream does not end unasked");
             let answer = answer.expect("an answer says something");
             if answered == id {
                 self.waiting += usize::from(matches!(answer, Answer::Queued(_)));

@@ -38,8 +38,8 @@ pub(crate) trait Face: Clone + 'static {
 /// The stream, as far as the stage needs it.
 #[allow(async_fn_in_trait)] // Used on one thread.
 pub(crate) trait Carrier {
-    async fn send(&mut self, message: v1::ClientMessage);
+    async fn send(&mut self, message: v1::ClientRequest);
 
     /// The next message; none once the stream has ended.
-    async fn receive(&mut self) -> Option<v1::ServerMessage>;
+    async fn receive(&mut self) -> Option<v1::ServerAnswer>;
 }

@@ -1,6 +1,8 @@
 //! The gRPC client of the scenarios: unary calls over one connection, and a connection of its own for every
 //! stream, as different clients would have.
 
+use std::collections::VecDeque;
+
 use tenure_proto::v1::tenure_client::TenureClient;
 use tenure_proto::{refusal_of, v1};
 use tenure_server::Server;
@@ -46,7 +48,11 @@ impl Face for Grpc {
         let channel = self.endpoint.connect().await.expect("the server listens");
         let (requests, sent) = mpsc::unbounded_channel();
         let answers = TenureClient::new(channel).session(UnboundedReceiverStream::new(sent)).await;
-        Some(GrpcStream { requests, answers: answers.expect("a stream can be opened").into_inner() })
+        Some(GrpcStream {
+            requests,
+            answers: answers.expect("a stream can be opened").into_inner(),
+            heard: VecDeque::new(),
+        })
     }
 
     calls! {
@@ -74,15 +80,19 @@ impl Face for Grpc {
 pub(crate) struct GrpcStream {
     requests: mpsc::UnboundedSender<v1::ClientMessage>,
     answers: Streaming<v1::ServerMessage>,
+    heard: VecDeque<v1::ServerAnswer>,
 }
 
 impl Carrier for GrpcStream {
-    async fn send(&mut self, message: v1::ClientMessage) {
+    async fn send(&mut self, message: v1::ClientRequest) {
         // A stream that has ended shows when it is read.
-        let _ = self.requests.send(message);
+        let _ = self.requests.send(v1::ClientMessage { requests: vec![message] });
     }
 
-    async fn receive(&mut self) -> Option<v1::ServerMessage> {
-        self.answers.message().await.ok().flatten()
+    async fn receive(&mut self) -> Option<v1::ServerAnswer> {
+        while self.heard.is_empty() {
+            self.heard.extend(self.answers.message().await.ok().flatten()?.answers);
+        }
+        self.heard.pop_front()
     }
 }

@@ -197,11 +197,11 @@ impl Face for Rest {
 pub(crate) enum NoStream {}
 
 impl Carrier for NoStream {
-    async fn send(&mut self, _message: v1::ClientMessage) {
+    async fn send(&mut self, _message: v1::ClientRequest) {
         match *self {}
     }
 
-    async fn receive(&mut self) -> Option<v1::ServerMessage> {
+    async fn receive(&mut self) -> Option<v1::ServerAnswer> {
         match *self {}
     }
 }

@@ -102,8 +102,8 @@ impl Fixture {
         let search = async {
             loop {
                 grown.borrow_and_update();
-                let found = self.events().await.into_iter().filter(|recorded| wanted(&recorded.event));
-                if let Some(found) = found.skip(times - 1).next() {
+                let mut found = self.events().await.into_iter().filter(|recorded| wanted(&recorded.event));
+                if let Some(found) = found.nth(times - 1) {
                     return found;
                 }
                 grown.changed().await.unwrap();
@@ -130,10 +130,6 @@ impl Fixture {
 
     pub(crate) async fn until_queued(&self, holder: &str) {
         self.until(|event| matches!(event, Event::Queued { waiter, .. } if waiter.holder.id.as_str() == holder)).await;
-    }
-
-    pub(crate) async fn until_granted(&self, holder: &str) {
-        self.until(|event| matches!(event, Event::Granted { hold, .. } if hold.holder.id.as_str() == holder)).await;
     }
 
     /// Still answers, on both ports.

@@ -3,6 +3,8 @@
 //! Time is told, not waited for, and what must have happened is looked up in the engine's events. One binary, so
 //! that the server is linked once.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod bad_input;
 mod fixture;
 mod grpc;

@@ -60,6 +60,7 @@ async fn the_document_is_well_formed() {
     let fixture = Fixture::start().await;
     let document = Document::fetch(&fixture).await;
     assert_eq!(document.0["openapi"], "3.1.0");
+    assert!(!document.0.to_string().contains(r#""enum":[]"#), "a choice of nothing");
     let mut ids = BTreeSet::new();
     for (path, method, operation) in document.operations() {
         let id = operation["operationId"].as_str().unwrap();
@@ -74,6 +75,9 @@ async fn the_document_is_well_formed() {
             .collect();
         let named: BTreeSet<_> = path.split(['{', '}']).skip(1).step_by(2).collect();
         assert_eq!(described, named, "path parameters of {method} {path}");
+        for parameter in operation["parameters"].as_array().into_iter().flatten() {
+            assert!(!parameter.to_string().contains("properties"), "a message cannot be a parameter: {parameter}");
+        }
         let content = operation["responses"]["200"]["content"].as_object().unwrap();
         for (_, media) in content {
             document.validator(&media["schema"]);

@@ -23,8 +23,8 @@ async fn health_says_no_before_the_server_stops() {
     assert_eq!(fixture.text("/readyz").await.0, StatusCode::OK);
     let stopping = tokio::spawn(fixture.server.stop());
     assert_eq!(within(watch.message()).await.unwrap().unwrap().status(), ServingStatus::NotServing);
-    drop(watch);
     within(stopping).await.unwrap();
+    assert_eq!(watch.message().await.unwrap(), None, "a watcher does not hold up the stop");
 }
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn metrics_count_what_happened() {
     let (status, _) = fixture.post("/api/v1/acquire", json!({ "pool": "db", "holder": "bob" })).await;
     assert_eq!(status, StatusCode::CONFLICT);
     fixture.post("/api/v1/release", json!({ "key": grant["key"] })).await;
-    // Counters are followed from the log, and all servers of this process share them.
+    // All servers of this process share their counters.
     let text = eventually(async || {
         let (status, text) = fixture.text("/metrics").await;
         assert_eq!(status, StatusCode::OK);

@@ -1,7 +1,9 @@
 //! The bidirectional stream.
 
+use std::collections::VecDeque;
+
 use tenure_core::{Event, HoldEnd, WaitEnd};
-use tenure_proto::v1::{self, client_message::Request, server_message::Answer};
+use tenure_proto::v1::{self, client_request::Request, server_answer::Answer};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Streaming;
@@ -12,16 +14,21 @@ use crate::fixture::{Fixture, acquire, waiting, within};
 struct Talk {
     requests: mpsc::UnboundedSender<v1::ClientMessage>,
     answers: Streaming<v1::ServerMessage>,
+    heard: VecDeque<v1::ServerAnswer>,
+}
+
+fn message(id: u64, request: Option<Request>) -> v1::ClientMessage {
+    v1::ClientMessage { requests: vec![v1::ClientRequest { id, request }] }
 }
 
 impl Talk {
     /// On a connection of its own, with its first message.
     async fn start(fixture: &Fixture, first: Request) -> Self {
         let (requests, sent) = mpsc::unbounded_channel();
-        requests.send(v1::ClientMessage { id: 0, request: Some(first) }).unwrap();
+        requests.send(message(0, Some(first))).unwrap();
         let mut client = fixture.grpc().await;
         let answers = client.session(UnboundedReceiverStream::new(sent)).await.unwrap().into_inner();
-        Self { requests, answers }
+        Self { requests, answers, heard: VecDeque::new() }
     }
 
     async fn open(fixture: &Fixture, holder: &str) -> (Self, v1::SessionOpened) {
@@ -34,12 +41,16 @@ impl Talk {
     }
 
     fn say(&self, id: u64, request: Request) {
-        self.requests.send(v1::ClientMessage { id, request: Some(request) }).unwrap();
+        self.requests.send(message(id, Some(request))).unwrap();
     }
 
     async fn hear(&mut self) -> (u64, Answer) {
-        let message = within(self.answers.message()).await.unwrap().expect("the stream goes on");
-        (message.id, message.answer.expect("every message has an answer"))
+        while self.heard.is_empty() {
+            let message = within(self.answers.message()).await.unwrap().expect("the stream goes on");
+            self.heard.extend(message.answers);
+        }
+        let heard = self.heard.pop_front().expect("it was just seen");
+        (heard.id, heard.answer.expect("every answer says something"))
     }
 
     async fn hear_granted(&mut self, id: u64) -> v1::Grant {
@@ -191,7 +202,7 @@ async fn what_cannot_be_used_is_refused_and_the_stream_goes_on() {
     assert_eq!((refusal.code.as_str(), refusal.field.as_deref()), ("invalid_argument", Some("pool")));
     alice.say(2, Request::Release(v1::ReleaseRequest { key: "no key".into(), ..Default::default() }));
     assert_eq!(alice.hear_refused(2).await.field.as_deref(), Some("key"));
-    alice.requests.send(v1::ClientMessage { id: 3, request: None }).unwrap();
+    alice.requests.send(message(3, None)).unwrap();
     assert_eq!(alice.hear_refused(3).await.field.as_deref(), Some("request"));
     alice.say(4, Request::Open(v1::OpenSessionRequest { holder: "alice".into(), ..Default::default() }));
     assert_eq!(alice.hear_refused(4).await.field.as_deref(), Some("request"));
@@ -245,4 +256,36 @@ async fn more_waits_than_may_be_unanswered_leave_room_for_the_release() {
     alice.say(1, Request::Release(v1::ReleaseRequest { key: grant.key, ..Default::default() }));
     let heard = [alice.hear().await, alice.hear().await];
     assert!(heard.iter().any(|answer| matches!(answer, (2, Answer::Granted(_)))), "{heard:?}");
+}
+
+#[tokio::test]
+async fn a_stopping_server_answers_what_waits_and_ends_the_stream() {
+    let fixture = Fixture::start().await;
+    let (mut alice, _) = Talk::open(&fixture, "alice").await;
+    alice.say(1, Request::Acquire(in_stream("db")));
+    alice.hear_granted(1).await;
+    alice.say(2, Request::Acquire(waiting("db", "alice")));
+    assert!(matches!(alice.hear().await, (2, Answer::Queued(_))));
+    within(fixture.server.stop()).await;
+    let refusal = alice.hear_refused(2).await;
+    assert_eq!((refusal.code.as_str(), refusal.retry), ("stopping", true));
+    alice.hear_the_end().await;
+}
+
+#[tokio::test]
+async fn many_long_answers_do_not_make_a_message_that_clients_refuse() {
+    let fixture = Fixture::start().await;
+    let (mut alice, _) = Talk::open(&fixture, "alice").await;
+    let meta = (0..16).map(|n| (n.to_string(), "v".repeat(512))).collect();
+    let long = v1::AcquireRequest { size: Some(8), meta, ..acquire("db", "alice") };
+    for id in 1..=8 {
+        alice.say(id, Request::Acquire(long.clone()));
+        alice.hear_granted(id).await;
+    }
+    for id in 9..=300 {
+        alice.say(id, Request::Acquire(in_stream("db")));
+    }
+    for id in 9..=300 {
+        assert_eq!(alice.hear_refused(id).await.holders.len(), 8);
+    }
 }
