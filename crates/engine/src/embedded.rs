@@ -28,6 +28,9 @@ const COMMANDS_WITHOUT_HANDOVER_MAX: usize = 4;
 /// what comes next is the release they wait for.
 const LINGER: Duration = Duration::from_micros(200);
 
+/// How long the writer looks for mail before it sleeps.
+const LOOK_OUT: Duration = Duration::from_micros(100);
+
 /// How the engine is run.
 pub struct Options {
     pub limits: Limits,
@@ -254,7 +257,10 @@ impl Writer {
     /// Waits for mail or a deadline, and gathers what is there by then. None when it is over.
     fn next_batch(&mut self) -> Option<Batch> {
         let timeout = self.driver.next_deadline().and_then(|deadline| self.clock.until(deadline));
-        let mut next = self.wait(timeout)?;
+        let mut next = match self.look_out() {
+            Some(mail) => Some(mail),
+            None => self.wait(timeout)?,
+        };
         self.driver.begin(self.clock.now().max(self.driver.now()));
         while let Some(mail) = next {
             match &mail {
@@ -279,6 +285,21 @@ impl Writer {
             };
         }
         Some(Batch { prepared: self.driver.finish(), last: false })
+    }
+
+    /// Looks for mail for a moment before going to sleep: whoever was just answered often has more to say, and to
+    /// be woken takes about as long as this.
+    fn look_out(&self) -> Option<Mail> {
+        let started = Instant::now();
+        loop {
+            if let Ok(mail) = self.mailbox.try_recv() {
+                return Some(mail);
+            }
+            if started.elapsed() >= LOOK_OUT {
+                return None;
+            }
+            std::thread::yield_now();
+        }
     }
 
     /// None when it is over; no mail when the time has passed.
