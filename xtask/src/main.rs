@@ -44,7 +44,8 @@ fn main() -> ExitCode {
 fn test() -> Result<(), String> {
     cargo(&["fmt", "--all", "--check"])?;
     cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
-    cargo(&["test", "--workspace", "--locked"])
+    cargo(&["test", "--workspace", "--locked", "--doc"])?;
+    cargo(&["test", "--workspace", "--locked", "--lib", "--bins", "--tests", "--exclude", "xtask"])
 }
 
 fn fix() -> Result<(), String> {

@@ -19,7 +19,7 @@ fn acquire(pool: &str, holder: &str) -> AcquireRequest {
 }
 
 fn code_and_error(output: Output) -> (Option<i32>, String) {
-    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    (output.status.code(), String::from_utf8(output.stderr).expect("it speaks UTF-8"))
 }
 
 #[tokio::test]
