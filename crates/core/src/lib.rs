@@ -14,6 +14,7 @@ extern crate alloc;
 extern crate std;
 
 mod command;
+mod decimal;
 mod event;
 mod limits;
 mod machine;

@@ -13,10 +13,11 @@
 //! - A label alone is true when the resource has it, whatever its value, or when the resource is called so.
 //! - `name` before an operator is the resource's own name; a label that happens to be called name is
 //!   `"name"`, in quotes.
-//! - A comparison is of numbers when the label's value and an unquoted value are both decimal numbers
-//!   (`-2`, `007`, `1.50`; no exponents), exactly, however many digits they have. Otherwise it is of text,
-//!   by bytes. So `"1.10"` in quotes is text, and a resource's name always is: 7 is not 07.
-//! - A label that is absent differs from everything: `!=` is true, every other comparison is false.
+//! - A comparison with an unquoted decimal number (`-2`, `007`, `1.50`; no exponents) is of numbers, exactly,
+//!   however many digits they have. Any other is of text, by bytes. So `"1.10"` in quotes is text, and a
+//!   resource's name always is: 7 is not 07.
+//! - A label that is absent, or no number where one is asked for, differs from everything: `!=` is true, every
+//!   other comparison is false.
 //! - `!` takes the whole comparison after it: `!mem >= 80` is `!(mem >= 80)`.
 //!
 //! Nothing here rearranges an expression: `a && b` and `b && a` are two selectors.
@@ -30,6 +31,7 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::fmt;
 
+use crate::decimal::Decimal;
 use crate::limits::{SELECTOR_BYTES_MAX, SELECTOR_DEPTH_MAX};
 use crate::names::{Labels, ResourceName};
 
@@ -136,7 +138,7 @@ enum Expr {
         label: Option<String>,
         op: &'static Op,
         value: String,
-        /// Whether the value is a number to labels that are numbers; to others it is text, as written.
+        /// Whether the value is a number, rather than text that looks like one.
         numeric: bool,
     },
     Not(Box<Expr>),
@@ -147,15 +149,15 @@ enum Expr {
 struct Op {
     symbol: &'static str,
     accepts: fn(Ordering) -> bool,
-    accepts_absent: bool,
+    accepts_incomparable: bool,
 }
 
-static EQUAL: Op = Op { symbol: "==", accepts: Ordering::is_eq, accepts_absent: false };
-static NOT_EQUAL: Op = Op { symbol: "!=", accepts: Ordering::is_ne, accepts_absent: true };
-static LESS: Op = Op { symbol: "<", accepts: Ordering::is_lt, accepts_absent: false };
-static LESS_OR_EQUAL: Op = Op { symbol: "<=", accepts: Ordering::is_le, accepts_absent: false };
-static GREATER: Op = Op { symbol: ">", accepts: Ordering::is_gt, accepts_absent: false };
-static GREATER_OR_EQUAL: Op = Op { symbol: ">=", accepts: Ordering::is_ge, accepts_absent: false };
+static EQUAL: Op = Op { symbol: "==", accepts: Ordering::is_eq, accepts_incomparable: false };
+static NOT_EQUAL: Op = Op { symbol: "!=", accepts: Ordering::is_ne, accepts_incomparable: true };
+static LESS: Op = Op { symbol: "<", accepts: Ordering::is_lt, accepts_incomparable: false };
+static LESS_OR_EQUAL: Op = Op { symbol: "<=", accepts: Ordering::is_le, accepts_incomparable: false };
+static GREATER: Op = Op { symbol: ">", accepts: Ordering::is_gt, accepts_incomparable: false };
+static GREATER_OR_EQUAL: Op = Op { symbol: ">=", accepts: Ordering::is_ge, accepts_incomparable: false };
 static OPS: [&Op; 6] = [&EQUAL, &NOT_EQUAL, &LESS, &LESS_OR_EQUAL, &GREATER, &GREATER_OR_EQUAL];
 
 impl Expr {
@@ -164,9 +166,14 @@ impl Expr {
             Self::Has(word) => labels.get(word).is_some() || name == word,
             Self::Compare { label, op, value, numeric } => {
                 let actual = label.as_ref().map_or(Some(name), |label| labels.get(label));
-                let Some(actual) = actual else { return op.accepts_absent };
-                let numbers = if *numeric { Decimal::parse(actual).zip(Decimal::parse(value)) } else { None };
-                (op.accepts)(numbers.map_or_else(|| actual.cmp(value), |(actual, value)| actual.compare(&value)))
+                let order = match actual {
+                    Some(actual) if *numeric => {
+                        Decimal::parse(actual).zip(Decimal::parse(value)).map(|(actual, value)| actual.cmp(&value))
+                    }
+                    Some(actual) => Some(actual.cmp(value)),
+                    None => None,
+                };
+                order.map_or(op.accepts_incomparable, op.accepts)
             }
             Self::Not(expr) => !expr.matches(name, labels),
             Self::All(exprs) => exprs.iter().all(|expr| expr.matches(name, labels)),
@@ -215,38 +222,6 @@ impl fmt::Display for Expr {
 
 fn write_text(text: &str, bare: bool, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     if bare { f.write_str(text) } else { write!(f, "\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")) }
-}
-
-/// A decimal number as its own digits: exact, where a float would call two long serial numbers equal.
-struct Decimal<'a> {
-    negative: bool,
-    /// Without leading zeros.
-    whole: &'a str,
-    /// Without trailing zeros.
-    fraction: &'a str,
-}
-
-impl<'a> Decimal<'a> {
-    fn parse(text: &'a str) -> Option<Self> {
-        let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
-        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
-        if [whole, fraction].iter().any(|part| part.is_empty() || part.bytes().any(|byte| !byte.is_ascii_digit())) {
-            return None;
-        }
-        let (whole, fraction) = (whole.trim_start_matches('0'), fraction.trim_end_matches('0'));
-        let is_zero = whole.is_empty() && fraction.is_empty();
-        Some(Self { negative: text.starts_with('-') && !is_zero, whole, fraction })
-    }
-
-    fn compare(&self, other: &Self) -> Ordering {
-        let size = |number: &Self| (number.whole.len(), number.whole, number.fraction);
-        match (self.negative, other.negative) {
-            (false, false) => size(self).cmp(&size(other)),
-            (true, true) => size(other).cmp(&size(self)),
-            (false, true) => Ordering::Greater,
-            (true, false) => Ordering::Less,
-        }
-    }
 }
 
 fn is_word(text: &str) -> bool {
@@ -486,13 +461,13 @@ mod tests {
             ("mem == 9.5", [false, true, false]),
             ("mem < 80", [false, true, false]),
             ("mem <= 80", [true, true, false]),
-            ("mem > 9", [true, true, true]),
-            ("mem >= 10", [true, false, true]),
-            ("mem > -100", [true, true, true]),
+            ("mem > 9", [true, true, false]),
+            ("mem >= 10", [true, false, false]),
+            ("mem > -100", [true, true, false]),
             ("größe < -2", [false, false, true]),
             ("größe < -3", [false, false, false]),
             ("größe < 0", [false, false, true]),
-            // Text: in quotes, when one side is no number, and the resource's name.
+            // Text: in quotes, what is no number, and the resource's name.
             ("mem == \"80\"", [true, false, false]),
             ("mem == \"80.0\"", [false, false, false]),
             ("mem >= \"9\"", [false, true, true]),
@@ -524,8 +499,8 @@ mod tests {
             ("07 || gpu && old", [false, true, true]),
             ("!gpu && old || gpu-7", [true, false, false]),
             ("!(gpu && old)", [true, false, true]),
-            ("!mem >= 80", [false, true, false]),
-            ("!(mem >= 80)", [false, true, false]),
+            ("!mem >= 80", [false, true, true]),
+            ("!(mem >= 80)", [false, true, true]),
             ("zone == \"eu west\" || name == gpu-8", [true, true, false]),
             ("(gpu||old)&&!old", [true, false, false]),
         ];
@@ -752,6 +727,7 @@ mod tests {
                     let Some(actual) = actual else { return op == "!=" };
                     let ordering = match (actual.parse::<f64>(), value.parse::<f64>()) {
                         (Ok(actual), Ok(value)) if label != "name" => actual.partial_cmp(&value).unwrap(),
+                        (Err(_), Ok(_)) if label != "name" => return op == "!=",
                         _ => actual.cmp(value.trim_matches('"')),
                     };
                     match op {

@@ -68,3 +68,26 @@ impl Clock for ManualClock {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wall_clock_that_was_set_back_makes_time_go_on_from_the_last_thing_stored() {
+        let stored = SystemClock::start(Timestamp::default()).now() + tenure_core::Ttl::from_millis(3_600_000);
+        let clock = SystemClock::start(stored);
+        let (first, second) = (clock.now(), clock.now());
+        assert!(stored <= first && first <= second);
+        assert!(first.millis_since(stored) < 3_600_000, "it does not catch up with anything");
+    }
+
+    #[test]
+    fn a_deadline_that_is_slept_for_has_been_reached() {
+        let clock = SystemClock::start(Timestamp::default());
+        let deadline = clock.now() + tenure_core::Ttl::from_millis(5);
+        let wait = clock.until(deadline).expect("time passes by itself");
+        assert!(wait.as_millis() >= u128::from(deadline.millis_since(clock.now())));
+        assert_eq!(clock.until(Timestamp::default()), Some(Duration::ZERO));
+    }
+}
