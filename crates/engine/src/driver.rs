@@ -5,7 +5,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use tenure_core::{Command, Event, Machine, Query, Refusal, Reply, Seq, Stamp, Timestamp, Token, View, WaiterId};
+use tenure_core::{
+    Command, Event, Machine, Query, Refusal, Reply, Seq, SessionId, Stamp, Timestamp, Token, View, WaiterId,
+};
 use tokio::sync::oneshot;
 
 use crate::store::{Commit, Entry, Rows};
@@ -22,6 +24,10 @@ pub(crate) enum Mail {
     HangUp {
         ticket: Ticket,
         unreceived: Option<Token>,
+    },
+    Detach {
+        session: SessionId,
+        attachment: u64,
     },
     Query {
         query: Query,
@@ -164,6 +170,9 @@ impl Driver {
         match mail {
             Mail::Command { ticket, command, reply_to } => self.command(ticket, command, reply_to),
             Mail::HangUp { ticket, unreceived } => self.hang_up(ticket, unreceived),
+            Mail::Detach { session, attachment } => {
+                self.apply(Command::DetachSession { session, attachment });
+            }
             Mail::Query { query, answer } => {
                 let view = self.machine.state().query(&query);
                 self.batch.deliveries.push(Delivery::View(answer, view));

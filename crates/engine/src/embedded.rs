@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tenure_core::{Command, Limits, Machine, Query, Refusal, Seq, State, Timestamp, Token, View};
+use tenure_core::{Command, Limits, Machine, Query, Refusal, Seq, SessionId, State, Timestamp, Token, View};
 use tokio::sync::{oneshot, watch};
 
 use crate::driver::{Driver, Mail, Prepared};
@@ -156,6 +156,10 @@ impl Engine for Embedded {
         self.post(Mail::HangUp { ticket, unreceived });
     }
 
+    fn detach(&self, session: SessionId, attachment: u64) {
+        self.post(Mail::Detach { session, attachment });
+    }
+
     fn query(&self, query: Query) -> Answer<Result<View, Refusal>> {
         let (answer, answered) = oneshot::channel();
         let posted = self
@@ -272,7 +276,7 @@ impl Writer {
                     return Some(Batch { prepared: self.driver.finish_for_good(), last: true });
                 }
                 Mail::Abort => return None,
-                Mail::HangUp { .. } | Mail::Tick { .. } => {}
+                Mail::HangUp { .. } | Mail::Detach { .. } | Mail::Tick { .. } => {}
             }
             self.driver.handle(mail);
             if self.driver.commands() >= COMMANDS_PER_BATCH_MAX {

@@ -20,7 +20,9 @@ pub use store::*;
 use std::future::Future;
 use std::pin::Pin;
 
-use tenure_core::{Command, Event, HolderId, Namespace, PoolName, Query, Refusal, Reply, Seq, Timestamp, Token, View};
+use tenure_core::{
+    Command, Event, HolderId, Namespace, PoolName, Query, Refusal, Reply, Seq, SessionId, Timestamp, Token, View,
+};
 use tokio::sync::{mpsc, watch};
 
 /// A thing that applies commands durably, one after another, and answers.
@@ -36,6 +38,10 @@ pub trait Engine: Send + Sync + 'static {
     /// Says that nobody listens for the answers of a ticket any more. A grant that was answered but did not
     /// reach the caller is named, and taken back.
     fn hang_up(&self, ticket: Ticket, unreceived: Option<Token>);
+
+    /// Says that the connection which carried a session is gone. Never refused, however much there is to do: a
+    /// session that is not detached never ends.
+    fn detach(&self, session: SessionId, attachment: u64);
 
     fn query(&self, query: Query) -> Answer<Result<View, Refusal>>;
 

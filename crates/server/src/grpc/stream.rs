@@ -8,7 +8,6 @@ use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use prost::Message;
 use tenure_core::{Command, Reply, SessionId};
@@ -30,8 +29,6 @@ const ANSWERS_PER_MESSAGE_MAX: usize = 1_024;
 /// No answer is added to a message of this size: a refusal that names many holders has tens of kilobytes, and clients
 /// take messages of 4 MiB.
 const MESSAGE_BYTES: usize = 256 * 1024;
-/// How long to wait before an overloaded engine is told again that a stream is gone.
-const DETACH_AGAIN: Duration = Duration::from_millis(10);
 
 pub(crate) struct SessionStream {
     engine: Arc<dyn Engine>,
@@ -303,7 +300,7 @@ impl Drop for SessionStream {
             self.engine.hang_up(request.ticket, None);
         }
         if let Stage::Open(Open { session, attachment, .. }) = self.stage {
-            detach(self.engine.clone(), session, attachment);
+            self.engine.detach(session, attachment);
         }
     }
 }
@@ -317,22 +314,7 @@ impl SessionStream {
         let engine = self.engine.clone();
         spawn(async move {
             if let Some(Answered { reply: Ok(Reply::Session(open)), .. }) = answers.recv().await {
-                detach(engine, open.id, open.attachment);
-            }
-        });
-    }
-}
-
-/// A session that is not detached never ends, so an overloaded engine is told until it listens.
-fn detach(engine: Arc<dyn Engine>, session: SessionId, attachment: u64) {
-    let submit = move || {
-        let answers = mpsc::unbounded_channel().0;
-        engine.submit(Command::DetachSession { session, attachment }, ReplyTo { id: 0, answers })
-    };
-    if let Err(Failure::Overloaded { .. }) = submit() {
-        spawn(async move {
-            while let Err(Failure::Overloaded { .. }) = submit() {
-                tokio::time::sleep(DETACH_AGAIN).await;
+                engine.detach(open.id, open.attachment);
             }
         });
     }

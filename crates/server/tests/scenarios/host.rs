@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tenure_core::{Command, Limits, Query, Refusal, Seq, State, Timestamp, Token, View};
+use tenure_core::{Command, Limits, Query, Refusal, Seq, SessionId, State, Timestamp, Token, View};
 use tenure_engine::{
     Answer, DiskOptions, DiskStore, Durability, Embedded, Engine, EventPage, EventQuery, EventsGone, Failure,
     ManualClock, MemoryStore, Options, ReplyTo, Ticket,
@@ -123,6 +123,11 @@ impl Engine for Observed {
     fn hang_up(&self, ticket: Ticket, unreceived: Option<Token>) {
         self.inner.hang_up(ticket, unreceived);
         self.hang_ups.send_modify(|count| *count += 1);
+    }
+
+    fn detach(&self, session: SessionId, attachment: u64) {
+        self.inner.detach(session, attachment);
+        self.commands.send_modify(|count| *count += 1);
     }
 
     fn query(&self, query: Query) -> Answer<Result<View, Refusal>> {
