@@ -1,0 +1,295 @@
+//! What events and rows are made of: holds, waiters, specs, names and numbers.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tenure_core::*;
+
+use super::{Wrong, stored};
+
+pub(super) fn hold(hold: &Hold) -> stored::Hold {
+    stored::Hold {
+        pool: Some(path(&hold.pool)),
+        key: Some(key(hold.key)),
+        holder: Some(holder(&hold.holder)),
+        units: hold.taken.units,
+        resources: hold.taken.resources.iter().map(text).collect(),
+        all: hold.taken.all,
+        lifetime: Some(lifetime(&hold.lifetime)),
+        asked_ms: hold.asked.as_millis(),
+        since_ms: hold.since.as_millis(),
+        deadline_ms: hold.deadline.map(Timestamp::as_millis),
+        session: hold.session.map(|id| id.0),
+        request: hold.request.as_ref().map(text),
+    }
+}
+
+pub(super) fn to_hold(hold: Option<stored::Hold>) -> Result<Hold, Wrong> {
+    let hold = required("the hold", hold)?;
+    let resources: Box<[_]> = hold.resources.iter().map(|name| resource_name(name)).collect::<Result<_, _>>()?;
+    Ok(Hold {
+        pool: to_path(hold.pool)?,
+        key: to_key(hold.key)?,
+        holder: to_holder(hold.holder)?,
+        taken: Taken { units: hold.units, resources, all: hold.all },
+        lifetime: to_lifetime(hold.lifetime)?,
+        asked: Timestamp::from_millis(hold.asked_ms),
+        since: Timestamp::from_millis(hold.since_ms),
+        deadline: hold.deadline_ms.map(Timestamp::from_millis),
+        session: hold.session.map(session_id).transpose()?,
+        request: hold.request.as_deref().map(request).transpose()?,
+    })
+}
+
+pub(super) fn waiter(waiter: &Waiter) -> stored::Waiter {
+    let count = match waiter.demand.amount {
+        Amount::Count(count) => Some(count),
+        Amount::All => None,
+    };
+    let selector = waiter.demand.selector.as_ref().map(|selector| selector.as_str().to_owned());
+    stored::Waiter {
+        pool: Some(path(&waiter.pool)),
+        key: Some(key(waiter.key)),
+        holder: Some(holder(&waiter.holder)),
+        demand: Some(stored::Demand { count, selector }),
+        lifetime: Some(lifetime(&waiter.lifetime)),
+        priority: waiter.priority.get().into(),
+        since_ms: waiter.since.as_millis(),
+        deadline_ms: waiter.deadline.map(Timestamp::as_millis),
+        session: waiter.session.map(|id| id.0),
+        request: waiter.request.as_ref().map(text),
+    }
+}
+
+pub(super) fn to_waiter(waiter: Option<stored::Waiter>) -> Result<Waiter, Wrong> {
+    let waiter = required("the waiter", waiter)?;
+    let demand = required("the demand", waiter.demand)?;
+    let selector = demand.selector.as_deref().map(Selector::parse).transpose();
+    Ok(Waiter {
+        pool: to_path(waiter.pool)?,
+        key: to_key(waiter.key)?,
+        holder: to_holder(waiter.holder)?,
+        demand: Demand {
+            amount: demand.count.map_or(Amount::All, Amount::Count),
+            selector: selector.map_err(|error| format!("the selector: {error}"))?,
+        },
+        lifetime: to_lifetime(waiter.lifetime)?,
+        priority: Priority::parse(waiter.priority.into()).map_err(wrong)?,
+        since: Timestamp::from_millis(waiter.since_ms),
+        deadline: waiter.deadline_ms.map(Timestamp::from_millis),
+        session: waiter.session.map(session_id).transpose()?,
+        request: waiter.request.as_deref().map(request).transpose()?,
+    })
+}
+
+pub(super) fn lifetime(lifetime: &Lifetime) -> stored::Lifetime {
+    use stored::lifetime::Kind;
+    let kind = match lifetime {
+        Lifetime::Leased(ttl) => Kind::LeasedMs(ttl.as_millis()),
+        Lifetime::Session => Kind::Session(stored::Empty {}),
+        Lifetime::Window(ttl) => Kind::WindowMs(ttl.as_millis()),
+        Lifetime::Kept => Kind::Kept(stored::Empty {}),
+        Lifetime::Bound(owner) => Kind::Bound(text(owner)),
+    };
+    stored::Lifetime { kind: Some(kind) }
+}
+
+pub(super) fn to_lifetime(lifetime: Option<stored::Lifetime>) -> Result<Lifetime, Wrong> {
+    use stored::lifetime::Kind;
+    Ok(match required("the lifetime", lifetime.and_then(|it| it.kind))? {
+        Kind::LeasedMs(millis) => Lifetime::Leased(ttl("lease", millis)?),
+        Kind::Session(stored::Empty {}) => Lifetime::Session,
+        Kind::WindowMs(millis) => Lifetime::Window(ttl("window", millis)?),
+        Kind::Kept(stored::Empty {}) => Lifetime::Kept,
+        Kind::Bound(owner) => Lifetime::Bound(OwnerId::parse(&owner).map_err(wrong)?),
+    })
+}
+
+pub(super) fn pool_spec(spec: &PoolSpec) -> stored::PoolSpec {
+    let capacity = match &spec.capacity {
+        Capacity::Units(units) => stored::pool_spec::Capacity::Units(*units),
+        Capacity::Resources { placement, resources } => {
+            let (placement, spread_by) = match placement {
+                Placement::First => (stored::Placement::First, String::new()),
+                Placement::LeastRecentlyUsed => (stored::Placement::LeastRecentlyUsed, String::new()),
+                Placement::MostRecentlyUsed => (stored::Placement::MostRecentlyUsed, String::new()),
+                Placement::Random => (stored::Placement::Random, String::new()),
+                Placement::Spread(label) => (stored::Placement::Spread, text(label)),
+            };
+            let resources = resources.iter().map(|spec| stored::ResourceSpec {
+                name: text(&spec.name),
+                labels: labels(spec.labels.iter()),
+                properties: labels(spec.properties.iter()),
+            });
+            stored::pool_spec::Capacity::Resources(stored::Resources {
+                resources: resources.collect(),
+                placement: placement.into(),
+                spread_by,
+            })
+        }
+    };
+    let order = match spec.order {
+        Order::Strict => stored::Order::Strict,
+        Order::Backfill => stored::Order::Backfill,
+    };
+    stored::PoolSpec {
+        capacity: Some(capacity),
+        order: order.into(),
+        window_ms: spec.window.map(Ttl::as_millis),
+        declared: spec.declared,
+    }
+}
+
+pub(super) fn to_pool_spec(spec: stored::PoolSpec) -> Result<PoolSpec, Wrong> {
+    let order = match stored::Order::try_from(spec.order) {
+        Ok(stored::Order::Strict) => Order::Strict,
+        Ok(stored::Order::Backfill) => Order::Backfill,
+        Err(_) => return Err(format!("order {} is unknown", spec.order)),
+    };
+    let capacity = match required("the capacity", spec.capacity)? {
+        stored::pool_spec::Capacity::Units(units) => Capacity::Units(units),
+        stored::pool_spec::Capacity::Resources(it) => {
+            let placement = match stored::Placement::try_from(it.placement) {
+                Ok(stored::Placement::First) => Placement::First,
+                Ok(stored::Placement::LeastRecentlyUsed) => Placement::LeastRecentlyUsed,
+                Ok(stored::Placement::MostRecentlyUsed) => Placement::MostRecentlyUsed,
+                Ok(stored::Placement::Random) => Placement::Random,
+                Ok(stored::Placement::Spread) => Placement::Spread(LabelName::parse(&it.spread_by).map_err(wrong)?),
+                Err(_) => return Err(format!("placement {} is unknown", it.placement)),
+            };
+            let mut names = BTreeSet::new();
+            let mut resources = Vec::with_capacity(it.resources.len());
+            for spec in it.resources {
+                let spec = to_resource_spec(spec)?;
+                if !names.insert(spec.name.clone()) {
+                    return Err(format!("resource {} is there twice", spec.name));
+                }
+                resources.push(spec);
+            }
+            Capacity::Resources { placement, resources }
+        }
+    };
+    let window = spec.window_ms.map(|millis| ttl("window", millis)).transpose()?;
+    Ok(PoolSpec { capacity, order, window, declared: spec.declared })
+}
+
+pub(super) fn to_resource_spec(spec: stored::ResourceSpec) -> Result<ResourceSpec, Wrong> {
+    Ok(ResourceSpec {
+        name: resource_name(&spec.name)?,
+        labels: to_labels(&spec.labels)?,
+        properties: to_labels(&spec.properties)?,
+    })
+}
+
+pub(super) fn condition(condition: &Condition) -> stored::Condition {
+    use stored::condition::Kind;
+    let kind = match condition {
+        Condition::InService => Kind::InService(stored::Empty {}),
+        Condition::Drained(note) => Kind::Drained(note.as_ref().map(text).unwrap_or_default()),
+        Condition::Quarantined(note) => Kind::Quarantined(text(note)),
+    };
+    stored::Condition { kind: Some(kind) }
+}
+
+pub(super) fn to_condition(condition: stored::Condition) -> Result<Condition, Wrong> {
+    use stored::condition::Kind;
+    Ok(match required("the condition", condition.kind)? {
+        Kind::InService(stored::Empty {}) => Condition::InService,
+        Kind::Drained(text) if text.is_empty() => Condition::Drained(None),
+        Kind::Drained(text) => Condition::Drained(Some(note(&text)?)),
+        Kind::Quarantined(text) => Condition::Quarantined(note(&text)?),
+    })
+}
+
+pub(super) fn holder(holder: &Holder) -> stored::Holder {
+    stored::Holder { id: text(&holder.id), meta: labels(holder.meta()) }
+}
+
+pub(super) fn to_holder(holder: Option<stored::Holder>) -> Result<Arc<Holder>, Wrong> {
+    let holder = required("the holder", holder)?;
+    let meta = holder.meta.iter().map(|it| (it.name.as_str(), it.value.as_str()));
+    Holder::parse(&holder.id, meta).map(Arc::new).map_err(wrong)
+}
+
+pub(super) fn labels<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<stored::Label> {
+    labels.map(|(name, value)| stored::Label { name: name.into(), value: value.into() }).collect()
+}
+
+pub(super) fn to_labels(labels: &[stored::Label]) -> Result<Labels, Wrong> {
+    Labels::parse(labels.iter().map(|it| (it.name.as_str(), it.value.as_str()))).map_err(wrong)
+}
+
+pub(super) fn path(path: &PoolPath) -> stored::PoolPath {
+    stored::PoolPath { namespace: text(path.namespace()), name: text(path.name()) }
+}
+
+pub(super) fn to_path(path: Option<stored::PoolPath>) -> Result<PoolPath, Wrong> {
+    let path = required("the pool", path)?;
+    Ok(PoolPath::new(namespace(&path.namespace)?, PoolName::parse(&path.name).map_err(wrong)?))
+}
+
+pub(super) fn key(key: Key) -> stored::Key {
+    let halves = key.as_bits().to_be_bytes();
+    let half = |at: usize| u64::from_be_bytes(halves[at..at + 8].try_into().expect("eight bytes"));
+    stored::Key { high: half(0), low: half(8) }
+}
+
+pub(super) fn to_key(key: Option<stored::Key>) -> Result<Key, Wrong> {
+    let key = required("the key", key)?;
+    Ok(Key::from_bits(u128::from(key.high) << 64 | u128::from(key.low)))
+}
+
+/// No counter ever comes here. What is below can be counted on from without overflow.
+pub(in crate::store) const NUMBER_MAX: u64 = 1 << 62;
+
+pub(super) fn number(what: &str, number: u64) -> Result<u64, Wrong> {
+    if number < NUMBER_MAX { Ok(number) } else { Err(format!("{what} is impossibly high")) }
+}
+
+pub(super) fn token(it: u64) -> Result<Token, Wrong> {
+    number("a token", it).map(Token)
+}
+
+pub(super) fn waiter_id(it: u64) -> Result<WaiterId, Wrong> {
+    number("a waiter's id", it).map(WaiterId)
+}
+
+pub(super) fn session_id(it: u64) -> Result<SessionId, Wrong> {
+    number("a session's id", it).map(SessionId)
+}
+
+pub(super) fn ttl(what: &'static str, millis: u64) -> Result<Ttl, Wrong> {
+    Ttl::parse(what, millis).map_err(wrong)
+}
+
+pub(super) fn text(text: &impl std::borrow::Borrow<str>) -> String {
+    text.borrow().to_owned()
+}
+
+pub(super) fn namespace(text: &str) -> Result<Namespace, Wrong> {
+    Namespace::parse(text).map_err(wrong)
+}
+
+pub(super) fn holder_id(text: &str) -> Result<HolderId, Wrong> {
+    HolderId::parse(text).map_err(wrong)
+}
+
+pub(super) fn resource_name(text: &str) -> Result<ResourceName, Wrong> {
+    ResourceName::parse(text).map_err(wrong)
+}
+
+pub(super) fn request(text: &str) -> Result<RequestId, Wrong> {
+    RequestId::parse(text).map_err(wrong)
+}
+
+pub(super) fn note(text: &str) -> Result<Note, Wrong> {
+    Note::parse(text).map_err(wrong)
+}
+
+pub(super) fn required<T>(what: &str, part: Option<T>) -> Result<T, Wrong> {
+    part.ok_or_else(|| format!("{what} is missing"))
+}
+
+pub(super) fn wrong(invalid: Invalid) -> Wrong {
+    invalid.to_string()
+}
