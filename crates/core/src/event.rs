@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 
 use crate::command::{Condition, PoolSpec};
 use crate::names::*;
-use crate::state::{Hold, Waiter};
+use crate::record::{Hold, Waiter};
 use crate::time::{Timestamp, Ttl};
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,9 +15,10 @@ use crate::limits::{Limits, WORK_PER_COMMAND_MAX};
 use crate::names::*;
 use crate::placement;
 use crate::pool::{Kind, Pool};
+use crate::record::{Hold, RequestStage, Waiter};
 use crate::refusal::Refusal;
 use crate::reply::{Grant, Reply};
-use crate::state::{Due, Hold, RequestStage, State, Waiter};
+use crate::state::{Due, State};
 use crate::time::{Stamp, Timestamp};
 
 #[derive(Debug)]

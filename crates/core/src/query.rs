@@ -6,9 +6,10 @@ use crate::command::ResourceSpec;
 use crate::limits::{HOLDERS_TOLD_MAX, PAGE_MAX};
 use crate::names::*;
 use crate::pool::{Kind, Pool};
+use crate::record::Hold;
 use crate::refusal::{NoRoom, Refusal};
 use crate::reply::Grant;
-use crate::state::{Hold, State};
+use crate::state::State;
 use crate::time::Timestamp;
 use crate::view::*;
 

@@ -4,77 +4,14 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::sync::Arc;
 
 use crate::command::*;
 use crate::event::{Event, HoldEnd, WaitEnd};
 use crate::limits::{REQUEST_MEMORY, REQUESTS_REMEMBERED_MAX};
 use crate::names::*;
-use crate::pool::{Pool, Taken};
+use crate::pool::Pool;
+use crate::record::*;
 use crate::time::{Timestamp, Ttl};
-use crate::view::Place;
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hold {
-    pub pool: PoolPath,
-    pub key: Key,
-    pub holder: Arc<Holder>,
-    pub taken: Taken,
-    pub lifetime: Lifetime,
-    /// When it was asked for; until `since` it was waited for.
-    pub asked: Timestamp,
-    pub since: Timestamp,
-    pub deadline: Option<Timestamp>,
-    pub session: Option<SessionId>,
-    pub request: Option<RequestId>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waiter {
-    pub pool: PoolPath,
-    /// The key its hold will have.
-    pub key: Key,
-    pub holder: Arc<Holder>,
-    pub demand: Demand,
-    pub lifetime: Lifetime,
-    pub priority: Priority,
-    pub since: Timestamp,
-    pub deadline: Option<Timestamp>,
-    pub session: Option<SessionId>,
-    pub request: Option<RequestId>,
-}
-
-impl Waiter {
-    pub(crate) fn place(&self, id: WaiterId) -> Place {
-        Place::new(self.priority, id)
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Session {
-    pub namespace: Namespace,
-    pub key: Key,
-    pub holder: Arc<Holder>,
-    pub grace: Ttl,
-    /// Whether a connection carries it; if not, it ends at its deadline.
-    pub attached: bool,
-    /// How many connections have carried it.
-    pub attachments: u64,
-    pub deadline: Option<Timestamp>,
-    pub closing: bool,
-    /// Those that end with it.
-    pub(crate) holds: BTreeSet<Token>,
-    pub(crate) waiters: BTreeSet<WaiterId>,
-}
-
-/// How far a request has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RequestStage {
-    Waiting(WaiterId),
-    Held(Token),
-    /// Over, and with which token if it was ever granted.
-    Ended(Option<Token>),
-}
 
 /// What is bound to an outside owner and ends with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,28 +27,6 @@ pub(crate) enum Due {
     Wait(WaiterId),
     Session(SessionId),
     Idle(PoolPath),
-}
-
-/// The numbers that must never be given twice, and the time that must never run back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counters {
-    pub now: Timestamp,
-    pub token_next: u64,
-    pub waiter_next: u64,
-    pub session_next: u64,
-    /// The number of the last event.
-    pub seq: Seq,
-    /// How many ended requests have been forgotten so far.
-    pub requests_forgotten: u64,
-}
-
-/// An ended request that is still remembered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EndedRequest {
-    pub at: Timestamp,
-    pub namespace: Namespace,
-    pub request: RequestId,
-    pub token: Option<Token>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -516,36 +431,5 @@ impl State {
         }
         self.requests.insert((namespace.clone(), request.clone()), RequestStage::Ended(token));
         self.requests_ended.push_back(EndedRequest { at, namespace, request, token });
-    }
-}
-
-impl Session {
-    /// Whether anything would end with it.
-    pub fn is_empty(&self) -> bool {
-        self.holds.is_empty() && self.waiters.is_empty()
-    }
-
-    /// For recovery; its holds and waiters come after it.
-    pub fn restore(
-        namespace: Namespace,
-        key: Key,
-        holder: Arc<Holder>,
-        grace: Ttl,
-        attachments: u64,
-        deadline: Option<Timestamp>,
-        closing: bool,
-    ) -> Self {
-        Self {
-            namespace,
-            key,
-            holder,
-            grace,
-            attached: deadline.is_none(),
-            attachments,
-            deadline,
-            closing,
-            holds: BTreeSet::new(),
-            waiters: BTreeSet::new(),
-        }
     }
 }

@@ -9,9 +9,9 @@ use crate::limits::{HOLDS_PER_OWNER_MAX, LANES_PER_POOL_MAX, LEASE_DEFAULT};
 use crate::names::*;
 use crate::placement;
 use crate::pool::{Kind, Pool};
+use crate::record::{Hold, RequestStage, Waiter};
 use crate::refusal::Refusal;
 use crate::reply::{Queued, Reply};
-use crate::state::{Hold, RequestStage, Waiter};
 use crate::view::Place;
 
 impl Step<'_> {

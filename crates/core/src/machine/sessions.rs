@@ -5,9 +5,9 @@ use super::acquire::limit;
 use crate::command::*;
 use crate::event::{Event, HoldEnd, WaitEnd};
 use crate::names::*;
+use crate::record::Session;
 use crate::refusal::Refusal;
 use crate::reply::{Reply, SessionOpen};
-use crate::state::Session;
 
 impl Step<'_> {
     pub(super) fn open_session(&mut self, open: OpenSession) -> Result<Reply, Refusal> {
