@@ -72,6 +72,8 @@ struct Batch {
     first: Seq,
     events: Vec<Event>,
     deliveries: Vec<Delivery>,
+    /// Whether somebody can go on once it is durable.
+    urgent: bool,
     commands: usize,
 }
 
@@ -175,9 +177,9 @@ impl Driver {
             }
             Mail::Query { query, answer } => {
                 let view = self.machine.state().query(&query);
-                self.batch.deliveries.push(Delivery::View(answer, view));
+                self.deliver(Delivery::View(answer, view));
             }
-            Mail::Tick { done } => self.batch.deliveries.push(Delivery::Tick(done)),
+            Mail::Tick { done } => self.deliver(Delivery::Tick(done)),
             Mail::Stop => self.refuse_listeners(),
             Mail::Abort => {}
         }
@@ -190,12 +192,16 @@ impl Driver {
 
     /// Whether somebody can go on once this batch is durable. Those who were put in a queue cannot.
     pub(crate) fn is_urgent(&self) -> bool {
-        let waits = |delivery: &Delivery| matches!(delivery, Delivery::Reply { reply: Ok(Reply::Queued(_)), .. });
-        self.batch.deliveries.is_empty() || !self.batch.deliveries.iter().all(waits)
+        self.batch.urgent || self.batch.deliveries.is_empty()
+    }
+
+    fn deliver(&mut self, delivery: Delivery) {
+        self.batch.urgent |= !matches!(delivery, Delivery::Reply { reply: Ok(Reply::Queued(_)), .. });
+        self.batch.deliveries.push(delivery);
     }
 
     pub(crate) fn finish(&mut self) -> Prepared {
-        let Batch { at, first, events, deliveries, commands } = std::mem::take(&mut self.batch);
+        let Batch { at, first, events, deliveries, commands, .. } = std::mem::take(&mut self.batch);
         let entry = (!events.is_empty()).then(|| Arc::new(Entry { first, at, events }));
         let rows = self.rows.is_due().then(|| self.rows.drain(self.machine.state()));
         let last = self.machine.state().counters().seq;
@@ -226,7 +232,7 @@ impl Driver {
             Reply::Granted(grant) if events == 0 => *self.told.entry(grant.token).or_insert(1) += 1,
             _ => {}
         }
-        self.batch.deliveries.push(Delivery::Reply { ticket, reply_to, reply: Ok(reply), reclaimable });
+        self.deliver(Delivery::Reply { ticket, reply_to, reply: Ok(reply), reclaimable });
     }
 
     fn hang_up(&mut self, ticket: Ticket, unreceived: Option<Token>) {
@@ -279,7 +285,7 @@ impl Driver {
         }
         for Listener { ticket, reply_to, reclaimable } in listeners {
             self.waiting.remove(&ticket);
-            self.batch.deliveries.push(Delivery::Reply { ticket, reply_to, reply: Ok(reply.clone()), reclaimable });
+            self.deliver(Delivery::Reply { ticket, reply_to, reply: Ok(reply.clone()), reclaimable });
         }
     }
 
@@ -289,7 +295,7 @@ impl Driver {
         for (_, listeners) in std::mem::take(&mut self.listeners) {
             for Listener { ticket, reply_to, reclaimable } in listeners {
                 let reply = Err(Failure::Stopping);
-                self.batch.deliveries.push(Delivery::Reply { ticket, reply_to, reply, reclaimable });
+                self.deliver(Delivery::Reply { ticket, reply_to, reply, reclaimable });
             }
         }
     }

@@ -260,12 +260,15 @@ impl Writer {
 
     /// Waits for mail or a deadline, and gathers what is there by then. None when it is over.
     fn next_batch(&mut self) -> Option<Batch> {
-        let timeout = self.driver.next_deadline().and_then(|deadline| self.clock.until(deadline));
         let mut next = match self.look_out() {
             Some(mail) => Some(mail),
-            None => self.wait(timeout)?,
+            None => {
+                let deadline = self.driver.next_deadline();
+                self.wait(deadline.and_then(|deadline| self.clock.until(deadline)))?
+            }
         };
-        self.driver.begin(self.clock.now().max(self.driver.now()));
+        let at = self.clock.now().max(self.driver.now());
+        self.driver.begin(at);
         while let Some(mail) = next {
             match &mail {
                 Mail::Command { .. } | Mail::Query { .. } => {
@@ -279,7 +282,8 @@ impl Writer {
                 Mail::HangUp { .. } | Mail::Detach { .. } | Mail::Tick { .. } => {}
             }
             self.driver.handle(mail);
-            if self.driver.commands() >= COMMANDS_PER_BATCH_MAX {
+            // A batch has one time. What comes later than that must not get a lease that began before it was asked.
+            if self.driver.commands() >= COMMANDS_PER_BATCH_MAX || self.clock.now() > at {
                 break;
             }
             next = match self.mailbox.try_recv() {
