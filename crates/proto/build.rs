@@ -37,6 +37,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         // Never said in JSON: the field is left out instead.
         config = config.field_attribute(unspecified(&enumeration), "#[serde(skip)]");
     }
+    for field in requests_with_contents(&pool) {
+        config = config.boxed(field);
+    }
     config.compile_fds(compiler.file_descriptor_set())?;
     Ok(())
 }
@@ -52,6 +55,17 @@ fn is_envelope(message: &MessageDescriptor) -> bool {
     let mut within =
         message.fields().filter(FieldDescriptor::is_list).filter_map(|field| field.kind().as_message().cloned());
     message.oneofs().any(|choice| !choice.is_synthetic()) || within.any(|message| is_envelope(&message))
+}
+
+/// What a request of the stream can ask, as long as it has contents. These are boxed: otherwise every request takes the
+/// room of the largest, and a message full of empty ones takes a hundred times what was sent.
+fn requests_with_contents(pool: &DescriptorPool) -> Vec<String> {
+    let request = pool.get_message_by_name("tenure.v1.ClientRequest").expect("sessions.proto has it");
+    let choice = request.oneofs().next().expect("a request is a choice");
+    let has_contents = |field: &FieldDescriptor| field.kind().as_message().is_some_and(|of| of.fields().len() > 0);
+    // prost has its own way to name them, with a dot in front and with the choice.
+    let path = |field: FieldDescriptor| format!(".{}.{}", choice.full_name(), field.name());
+    choice.fields().filter(has_contents).map(path).collect()
 }
 
 /// The requests, and all that they contain: there an unknown field is a mistake worth telling.

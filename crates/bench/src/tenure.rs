@@ -91,7 +91,7 @@ async fn stream(address: &str, shape: Shape, meter: &Meter, hot: bool) -> Outcom
                     // A hand-over is a grant to somebody who waited.
                     meter.count();
                     let release = ReleaseRequest { key: grant.key, ..Default::default() };
-                    session.ask(Request::Release(release)).await?;
+                    session.ask(Request::Release(Box::new(release))).await?;
                 }
                 Ok(())
             }));
@@ -114,7 +114,7 @@ impl Session {
         let (requests, mut outgoing) = mpsc::unbounded_channel();
         let session = Self { requests, asked: Arc::default(), next: Arc::default() };
         let open = OpenSessionRequest { holder: "bench".into(), ..Default::default() };
-        let opened = session.send(Request::Open(open))?;
+        let opened = session.send(Request::Open(Box::new(open)))?;
         // What tasks have to say by the time the connection is ready goes into one message.
         let messages = futures_util::stream::poll_fn(move |cx| {
             let mut requests = Vec::new();
@@ -157,7 +157,7 @@ impl Session {
     }
 
     async fn acquire(&self, acquire: AcquireRequest) -> Outcome<Grant> {
-        match self.ask(Request::Acquire(acquire)).await? {
+        match self.ask(Request::Acquire(Box::new(acquire))).await? {
             Answer::Granted(grant) => Ok(grant),
             other => Err(format!("not a grant: {other:?}").into()),
         }

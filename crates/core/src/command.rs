@@ -60,9 +60,11 @@ pub enum Command {
     Expire,
     /// The driver's, once after recovery: callers of the process before are gone, sessions get their grace again.
     Restart,
-    /// The driver's: the caller of a waiter hung up.
+    /// The driver's: nobody listens for what comes of a wait any more. If the caller may come back, by its session
+    /// and request id, the waiter keeps its place but is passed over; else it leaves the queue.
     Abandon {
         waiter: WaiterId,
+        may_return: bool,
     },
     /// The driver's: a grant could not be handed to its caller.
     TakeBack {

@@ -47,6 +47,8 @@ pub const WORK_PER_COMMAND_MAX: usize = 256;
 pub const HOLDERS_TOLD_MAX: usize = 8;
 /// The most entries one page of a listing holds.
 pub const PAGE_MAX: usize = 1_000;
+/// How many entries one page of a listing looks at, whoever they belong to. All commands wait meanwhile.
+pub const LOOKED_AT_MAX: usize = 10_000;
 /// Each distinct combination of amount and selector is a lane, and serving looks at the head of each.
 pub const LANES_PER_POOL_MAX: usize = 1_024;
 /// How long an ended request id is remembered, so that a late duplicate cannot take a second hold.

@@ -110,7 +110,7 @@ impl Step<'_> {
             Command::RemovePool { pool } => self.remove_pool(pool),
             Command::Expire => Ok(self.expire()),
             Command::Restart => Ok(self.restart()),
-            Command::Abandon { waiter } => Ok(self.abandon(waiter)),
+            Command::Abandon { waiter, may_return } => Ok(self.abandon(waiter, may_return)),
             Command::TakeBack { token } => Ok(self.take_back(token)),
         }
     }
@@ -177,16 +177,15 @@ impl Step<'_> {
     }
 
     fn withdraw(&mut self, namespace: Namespace, request: RequestId) -> Reply {
-        match self.state().requests.get(&(namespace.clone(), request.clone())) {
-            Some(RequestStage::Waiting(id)) => self.end_wait(*id, WaitEnd::Withdrawn),
+        match self.state().request_stage(&namespace, &request, self.at()) {
+            Some(RequestStage::Waiting(id)) => self.end_wait(id, WaitEnd::Withdrawn),
             Some(RequestStage::Held(token)) => {
-                let token = *token;
                 // A place in a rate window was used up by being granted.
                 if !matches!(self.state().holds[&token].lifetime, Lifetime::Window(_)) {
                     self.end_hold(token, HoldEnd::Withdrawn);
                 }
             }
-            Some(RequestStage::Ended(_)) => {}
+            Some(RequestStage::Ended { .. }) => {}
             // It may be on its way, behind the withdrawal.
             None => self.emit(Event::RequestWithdrawn { namespace, request }),
         }
@@ -220,11 +219,25 @@ impl Step<'_> {
         Reply::OwnerGone { holds: owned.holds.len() }
     }
 
-    fn abandon(&mut self, waiter: WaiterId) -> Reply {
-        if self.state().waiters.contains_key(&waiter) {
-            self.end_wait(waiter, WaitEnd::CallerGone);
+    fn abandon(&mut self, id: WaiterId, may_return: bool) -> Reply {
+        if self.state().waiters.contains_key(&id) {
+            let pool = self.caller_lost(id, may_return);
+            // It may have stood in front of others.
+            self.serve(&pool);
         }
         Reply::Done
+    }
+
+    fn caller_lost(&mut self, id: WaiterId, may_return: bool) -> PoolPath {
+        let waiter = &self.state().waiters[&id];
+        if !may_return || waiter.session.is_none() || waiter.request.is_none() {
+            return self.end_wait_only(id, WaitEnd::CallerGone);
+        }
+        let (pool, holder) = (waiter.pool.clone(), waiter.holder.id.clone());
+        if !self.state().pools[&pool].queue.is_away(waiter.place(id)) {
+            self.emit(Event::WaiterAway { id, pool: pool.clone(), holder });
+        }
+        pool
     }
 
     fn take_back(&mut self, token: Token) -> Reply {
@@ -284,9 +297,8 @@ impl Step<'_> {
     fn serve(&mut self, path: &PoolPath) {
         loop {
             let Some(pool) = self.state().pools.get(path) else { return };
-            if pool.removing && pool.holds.is_empty() && pool.queue.is_empty() {
-                self.emit(Event::PoolGone { pool: path.clone() });
-                return;
+            if pool.removing {
+                return self.go_on_removing(path);
             }
             let Some((place, taken)) = placement::next(pool, None, self.stamp.nonce) else { return };
             if self.worked_enough() {
@@ -310,6 +322,21 @@ impl Step<'_> {
             let token = Token(self.state().counters.token_next);
             self.emit(Event::Granted { token, hold: Box::new(hold), waiter: Some(id) });
             self.settled.push((id, Reply::Granted(self.machine.grant(token))));
+        }
+    }
+
+    fn go_on_removing(&mut self, path: &PoolPath) {
+        loop {
+            let next = self.state().pools[path].queue.after(None).next();
+            let Some(place) = next else { break };
+            if self.worked_enough() {
+                self.machine.unserved.insert(path.clone());
+                return;
+            }
+            self.end_wait_only(place.arrival(), WaitEnd::PoolRemoved);
+        }
+        if self.state().pools[path].holds.is_empty() {
+            self.emit(Event::PoolGone { pool: path.clone() });
         }
     }
 

@@ -2,12 +2,14 @@
 //!
 //! Only looks; the machine turns a choice into an event.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::borrow::Cow;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use crate::command::{Amount, Demand, Order, Placement};
 use crate::names::ResourceName;
-use crate::pool::{Kind, Pool, Resources, Taken, Units, fits};
+use crate::pool::{Kind, Pool, Resource, Resources, Taken, Units};
+use crate::queue::Ordinals;
 use crate::view::Place;
 
 /// The first in order that can be served now: a waiter, or a newcomer who is not in the queue yet.
@@ -58,15 +60,22 @@ fn next_for_resources(
     let mut heads: Vec<_> = pool.queue.heads().chain(newcomer).collect();
     heads.sort_unstable_by_key(|(place, _)| *place);
     // What somebody further ahead could use is not given to those behind.
-    let mut claimed = BTreeSet::new();
+    let mut unclaimed = Cow::Borrowed(&resources.open);
     for (place, demand) in heads {
-        if let Some(names) = choose(resources, demand, &claimed, nonce) {
+        let matching = pool.matching(resources, demand);
+        let wanted = match demand.amount {
+            Amount::Count(count) => usize::try_from(count).expect("a count fits in memory"),
+            Amount::All => matching.len(),
+        };
+        let open = unclaimed.and(&matching);
+        if wanted > 0 && wanted <= open.len() {
+            let names = choose(resources, &open, wanted, nonce);
             let units = u32::try_from(names.len()).expect("resources of a pool are bounded");
             return Some((place, Taken { units, resources: names.into(), all: demand.amount == Amount::All }));
         }
         if pool.order == Order::Strict {
-            claimed.extend(free_for(resources, demand));
-            if claimed.len() == resources.free.len() {
+            unclaimed.to_mut().subtract(&open);
+            if unclaimed.is_empty() {
                 return None;
             }
         }
@@ -74,31 +83,19 @@ fn next_for_resources(
     None
 }
 
-fn free_for<'a>(resources: &'a Resources, demand: &'a Demand) -> impl Iterator<Item = &'a ResourceName> {
-    resources.free.iter().map(|slot| &slot.name).filter(|name| fits(demand, name, &resources.all[*name]))
-}
-
-/// Free resources for a demand by the pool's placement, if there are enough.
-fn choose(
-    resources: &Resources,
-    demand: &Demand,
-    claimed: &BTreeSet<&ResourceName>,
-    nonce: u128,
-) -> Option<Vec<ResourceName>> {
-    let wanted = match demand.amount {
-        Amount::Count(count) => usize::try_from(count).expect("a count fits in memory"),
-        Amount::All => resources.matching(demand).count(),
-    };
-    let open = free_for(resources, demand).filter(|name| !claimed.contains(name));
+/// So many of the open ones, by the pool's placement.
+fn choose(resources: &Resources, open: &Ordinals, wanted: usize, nonce: u128) -> Vec<ResourceName> {
+    let preferred = resources.free.iter().filter(|slot| open.contains(slot.ordinal)).map(|slot| &slot.name);
     let chosen: Vec<_> = match &resources.placement {
         // The free ones are kept in these orders.
         Placement::First | Placement::LeastRecentlyUsed | Placement::MostRecentlyUsed => {
-            open.take(wanted).cloned().collect()
+            preferred.take(wanted).cloned().collect()
         }
-        Placement::Random => shuffle(open.cloned().collect(), wanted, nonce),
-        Placement::Spread(label) => spread(resources, open.collect(), wanted, label.as_str()),
+        Placement::Random => shuffle(preferred.cloned().collect(), wanted, nonce),
+        Placement::Spread(label) => spread(resources, preferred, wanted, label.as_str()),
     };
-    (chosen.len() == wanted && wanted > 0).then_some(chosen)
+    assert_eq!(chosen.len(), wanted, "there are enough");
+    chosen
 }
 
 /// The first `wanted` of a fair shuffle.
@@ -116,21 +113,161 @@ fn shuffle(mut names: Vec<ResourceName>, wanted: usize, nonce: u128) -> Vec<Reso
 }
 
 /// One by one, each where its label's value is in use least; the earlier declared on a tie.
-fn spread(resources: &Resources, mut open: Vec<&ResourceName>, wanted: usize, label: &str) -> Vec<ResourceName> {
-    let value = |name: &ResourceName| resources.all[name].labels.get(label).unwrap_or_default();
+fn spread<'a>(
+    resources: &'a Resources,
+    open: impl Iterator<Item = &'a ResourceName>,
+    wanted: usize,
+    label: &str,
+) -> Vec<ResourceName> {
+    let value = |resource: &'a Resource| resource.labels.get(label).unwrap_or_default();
     let mut in_use: BTreeMap<&str, usize> = BTreeMap::new();
-    for (name, resource) in &resources.all {
-        if resource.hold.is_some() {
-            *in_use.entry(value(name)).or_default() += 1;
+    for resource in resources.all.values().filter(|resource| resource.hold.is_some()) {
+        *in_use.entry(value(resource)).or_default() += 1;
+    }
+    let mut by_value: BTreeMap<&str, VecDeque<(usize, &ResourceName)>> = BTreeMap::new();
+    for (at, name) in open.enumerate() {
+        by_value.entry(value(&resources.all[name])).or_default().push_back((at, name));
+    }
+    // The first of each value, those of the value in use least first.
+    let mut turns: BTreeSet<_> = by_value
+        .into_iter()
+        .filter_map(|(value, mut names)| {
+            let (at, name) = names.pop_front()?;
+            Some((in_use.get(value).copied().unwrap_or(0), at, name, names))
+        })
+        .collect();
+    let mut chosen = Vec::with_capacity(wanted);
+    while chosen.len() < wanted
+        && let Some((in_use, _, name, mut names)) = turns.pop_first()
+    {
+        chosen.push(name.clone());
+        if let Some((at, name)) = names.pop_front() {
+            turns.insert((in_use + 1, at, name, names));
         }
     }
-    let mut chosen = Vec::new();
-    while chosen.len() < wanted {
-        let least = (0..open.len()).min_by_key(|at| in_use.get(value(open[*at])).copied().unwrap_or(0));
-        let Some(least) = least else { break };
-        let name = open.remove(least);
-        *in_use.entry(value(name)).or_default() += 1;
-        chosen.push(name.clone());
-    }
     chosen
+}
+
+#[cfg(test)]
+#[allow(clippy::cast_possible_truncation, reason = "the numbers are small")]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    use crate::command::{Capacity, PoolSpec, ResourceSpec};
+    use crate::names::{LabelName, Labels, Priority, Token, WaiterId};
+    use crate::pool::fits;
+    use crate::selector::Selector;
+
+    /// The rules as one would say them, however slow.
+    fn plain_next(pool: &Pool, resources: &Resources, nonce: u128) -> Option<(Place, Vec<ResourceName>)> {
+        let mut claimed: BTreeSet<&ResourceName> = BTreeSet::new();
+        let mut heads: Vec<_> = pool.queue.heads().collect();
+        heads.sort_unstable_by_key(|(place, _)| *place);
+        for (place, demand) in heads {
+            let matches = |name: &ResourceName| fits(demand, name, &resources.all[name].labels);
+            let wanted = match demand.amount {
+                Amount::Count(count) => count as usize,
+                Amount::All => resources.staying().filter(|(name, _)| matches(name)).count(),
+            };
+            let free = || resources.free.iter().map(|slot| &slot.name).filter(|name| matches(name));
+            let open: Vec<_> = free().filter(|name| !claimed.contains(name)).collect();
+            if wanted > 0 && wanted <= open.len() {
+                return Some((
+                    place,
+                    match &resources.placement {
+                        Placement::Spread(label) => plain_spread(resources, open, wanted, label.as_str()),
+                        Placement::Random => shuffle(open.into_iter().cloned().collect(), wanted, nonce),
+                        _ => open.into_iter().take(wanted).cloned().collect(),
+                    },
+                ));
+            }
+            if pool.order == Order::Strict {
+                claimed.extend(free());
+            }
+        }
+        None
+    }
+
+    fn plain_spread(
+        resources: &Resources,
+        mut open: Vec<&ResourceName>,
+        wanted: usize,
+        label: &str,
+    ) -> Vec<ResourceName> {
+        let value = |name: &ResourceName| resources.all[name].labels.get(label).unwrap_or_default();
+        let mut in_use: BTreeMap<&str, usize> = BTreeMap::new();
+        for (name, resource) in &resources.all {
+            *in_use.entry(value(name)).or_default() += usize::from(resource.hold.is_some());
+        }
+        let mut chosen = Vec::new();
+        while chosen.len() < wanted {
+            let least = (0..open.len()).min_by_key(|at| in_use[value(open[*at])]).expect("there are enough");
+            let name = open.remove(least);
+            *in_use.entry(value(name)).or_default() += 1;
+            chosen.push(name.clone());
+        }
+        chosen
+    }
+
+    #[test]
+    fn what_is_remembered_of_selectors_changes_no_choice() {
+        let mut random = 7_u64;
+        let mut below = |bound: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % bound
+        };
+        let mut served = 0;
+        for _ in 0..2_000 {
+            let placement = match below(4) {
+                0 => Placement::First,
+                1 => Placement::LeastRecentlyUsed,
+                2 => Placement::Random,
+                _ => Placement::Spread(LabelName::parse("zone").expect("a label")),
+            };
+            let mut spec = || PoolSpec {
+                capacity: Capacity::Resources {
+                    placement: placement.clone(),
+                    resources: (0..below(150))
+                        .map(|n| ResourceSpec {
+                            name: ResourceName::parse(&format!("r{n}")).expect("a name"),
+                            labels: Labels::parse([("zone", &*format!("{}", below(5)))]).expect("labels"),
+                            properties: Labels::default(),
+                        })
+                        .collect(),
+                },
+                order: if below(2) == 0 { Order::Strict } else { Order::Backfill },
+                window: None,
+                declared: true,
+            };
+            let (first, second) = (spec(), spec());
+            let mut pool = Pool::new(&first);
+            let take = |pool: &mut Pool, token: u64, below: &mut dyn FnMut(u64) -> u64| {
+                let Kind::Resources(resources) = &pool.kind else { unreachable!("it has resources") };
+                let free: Vec<_> = resources.free.iter().map(|slot| slot.name.clone()).collect();
+                let names: Vec<_> = free.into_iter().filter(|_| below(2) == 0).collect();
+                pool.take(Token(token), &Taken { units: 1, resources: names.into(), all: false });
+            };
+            take(&mut pool, 1, &mut below);
+            for n in 0..below(8) {
+                let selectors = ["zone == 1", "zone > 2", "name == r7", "!(zone == 0)"];
+                let selector = selectors.get(below(5) as usize).map(|text| Selector::parse(text).expect("a selector"));
+                let amount = if below(5) == 0 { Amount::All } else { Amount::Count(below(60) as u32 + 1) };
+                pool.queue.enter(Place::new(Priority::default(), WaiterId(n)), &Demand { amount, selector });
+                // Lanes are there before and after a change of the pool.
+                if n == 3 {
+                    pool.set(&second);
+                    take(&mut pool, 2, &mut below);
+                }
+            }
+            let Kind::Resources(resources) = &pool.kind else { unreachable!("it has resources") };
+            let nonce = u128::from(below(u64::MAX)) << 64;
+            let chosen = next(&pool, None, nonce).map(|(place, taken)| (place, taken.resources.to_vec()));
+            assert_eq!(chosen, plain_next(&pool, resources, nonce));
+            served += usize::from(chosen.is_some());
+        }
+        assert!((200..1_900).contains(&served), "both ways are tried: {served}");
+    }
 }

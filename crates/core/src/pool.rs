@@ -1,12 +1,14 @@
 //! One pool: its capacity, who has what of it, and who waits. It keeps count; it decides nothing.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::command::*;
 use crate::names::*;
-use crate::queue::Queue;
+use crate::queue::{Listed, Ordinals, Queue};
 use crate::time::{Timestamp, Ttl};
 
 #[derive(Debug, PartialEq, Eq)]
@@ -55,6 +57,9 @@ pub(crate) struct Resources {
     pub(crate) all: BTreeMap<ResourceName, Resource>,
     /// What could be handed out, in the order in which the placement prefers it.
     pub(crate) free: BTreeSet<Slot>,
+    /// The same as a set, and those that belong to the pool, free or not.
+    pub(crate) open: Ordinals,
+    pub(crate) own: Ordinals,
     /// Rises with every resource declared, and with every use of one.
     ordinal_next: u64,
     use_next: u64,
@@ -64,14 +69,15 @@ pub(crate) struct Resources {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Slot {
     rank: u64,
-    ordinal: u64,
+    pub(crate) ordinal: u64,
     pub(crate) name: ResourceName,
 }
 
 /// A named resource and how it fares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
-    pub labels: Labels,
+    /// Shared with the pool's queue.
+    pub labels: Arc<Labels>,
     pub properties: Labels,
     pub condition: Condition,
     /// No longer part of the pool; vanishes when it is let go.
@@ -95,7 +101,7 @@ impl Resource {
     /// For recovery; whether it is held is told by the holds.
     pub fn new(spec: &ResourceSpec, ordinal: u64) -> Self {
         Self {
-            labels: spec.labels.clone(),
+            labels: Arc::new(spec.labels.clone()),
             properties: spec.properties.clone(),
             condition: Condition::InService,
             leaving: false,
@@ -129,12 +135,14 @@ impl Resources {
     fn change(&mut self, name: &ResourceName, change: impl FnOnce(&mut Resource)) {
         let mut resource = self.all.remove(name).expect("a resource that is changed is there");
         self.free.remove(&self.slot(name, &resource));
+        self.open.remove(resource.ordinal);
         change(&mut resource);
         if resource.leaving && resource.hold.is_none() {
             return;
         }
         if resource.is_free() {
             self.free.insert(self.slot(name, &resource));
+            self.open.insert(resource.ordinal);
         }
         self.all.insert(name.clone(), resource);
     }
@@ -144,6 +152,10 @@ impl Resources {
         self.use_next = self.use_next.max(resource.used + 1);
         if resource.is_free() {
             self.free.insert(self.slot(&name, &resource));
+            self.open.insert(resource.ordinal);
+        }
+        if !resource.leaving {
+            self.own.insert(resource.ordinal);
         }
         self.all.insert(name, resource);
     }
@@ -151,6 +163,8 @@ impl Resources {
     fn set(&mut self, placement: &Placement, specs: &[ResourceSpec]) {
         let mut before = core::mem::take(&mut self.all);
         self.free.clear();
+        self.open = Ordinals::default();
+        self.own = Ordinals::default();
         self.placement = placement.clone();
         // Declared order is the order of the list, also for those that were there.
         for spec in specs {
@@ -178,14 +192,22 @@ impl Resources {
         self.all.iter().filter(|(_, resource)| !resource.leaving)
     }
 
-    pub(crate) fn matching<'a>(&'a self, demand: &'a Demand) -> impl Iterator<Item = (&'a ResourceName, &'a Resource)> {
-        self.staying().filter(|(name, resource)| fits(demand, name, resource))
+    /// Those that belong to the pool, for its queue.
+    fn listed(&self) -> Box<[Listed]> {
+        let listed = self.staying().map(|(name, resource)| Listed {
+            ordinal: resource.ordinal,
+            name: name.clone(),
+            labels: resource.labels.clone(),
+        });
+        let mut listed: Box<[_]> = listed.collect();
+        listed.sort_unstable_by_key(|it| it.ordinal);
+        listed
     }
 }
 
 /// Whether a resource is one that the demand could use.
-pub(crate) fn fits(demand: &Demand, name: &ResourceName, resource: &Resource) -> bool {
-    demand.selector.as_ref().is_none_or(|selector| selector.matches(name, &resource.labels))
+pub(crate) fn fits(demand: &Demand, name: &ResourceName, labels: &Labels) -> bool {
+    demand.selector.as_ref().is_none_or(|selector| selector.matches(name, labels))
 }
 
 impl Pool {
@@ -226,6 +248,7 @@ impl Pool {
             // Those that had the highest numbers may be gone.
             kept.ordinal_next = kept.ordinal_next.max(next.ordinal);
             kept.use_next = kept.use_next.max(next.used);
+            pool.queue.list(kept.listed());
         }
         pool
     }
@@ -250,6 +273,10 @@ impl Pool {
                 };
             }
         }
+        self.queue.list(match &self.kind {
+            Kind::Units(_) => Box::default(),
+            Kind::Resources(kept) => kept.listed(),
+        });
     }
 
     pub fn spec(&self) -> PoolSpec {
@@ -262,7 +289,7 @@ impl Pool {
                     .into_iter()
                     .map(|(name, resource)| ResourceSpec {
                         name: name.clone(),
-                        labels: resource.labels.clone(),
+                        labels: Labels::clone(&resource.labels),
                         properties: resource.properties.clone(),
                     })
                     .collect();
@@ -367,7 +394,7 @@ impl Pool {
     pub(crate) fn size(&self) -> u32 {
         match &self.kind {
             Kind::Units(units) => units.total,
-            Kind::Resources(kept) => count(kept.staying().count()),
+            Kind::Resources(kept) => count(kept.own.len()),
         }
     }
 
@@ -389,7 +416,15 @@ impl Pool {
     pub(crate) fn most_for(&self, demand: &Demand) -> u32 {
         match &self.kind {
             Kind::Units(units) => units.total,
-            Kind::Resources(kept) => count(kept.matching(demand).count()),
+            Kind::Resources(kept) => count(self.matching(kept, demand).len()),
+        }
+    }
+
+    /// Which of its resources a demand could use.
+    pub(crate) fn matching<'a>(&'a self, kept: &'a Resources, demand: &Demand) -> Cow<'a, Ordinals> {
+        match demand.selector {
+            None => Cow::Borrowed(&kept.own),
+            Some(_) => self.queue.matching(demand),
         }
     }
 

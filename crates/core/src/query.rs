@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::command::ResourceSpec;
-use crate::limits::{HOLDERS_TOLD_MAX, PAGE_MAX};
+use crate::limits::{HOLDERS_TOLD_MAX, LOOKED_AT_MAX, PAGE_MAX};
 use crate::names::*;
 use crate::pool::{Kind, Pool};
 use crate::record::Hold;
@@ -58,8 +58,9 @@ impl State {
             .range(from..)
             .take_while(|(path, _)| path.namespace() == namespace && path.name().as_str().starts_with(prefix))
             .filter(|(path, _)| after != Some(path.name()))
-            .map(|(path, pool)| self.pool_view(path, pool));
-        page(matching, limit, |view| view.pool.name().clone())
+            .map(|(path, pool)| (path.name(), Some(self.pool_view(path, pool))));
+        let Page { items, next } = page(matching, limit);
+        Page { items, next: next.cloned() }
     }
 
     pub(crate) fn pool_view(&self, path: &PoolPath, pool: &Pool) -> PoolView {
@@ -87,7 +88,7 @@ impl State {
             .map(|(name, resource)| ResourceView {
                 spec: ResourceSpec {
                     name: name.clone(),
-                    labels: resource.labels.clone(),
+                    labels: Labels::clone(&resource.labels),
                     properties: resource.properties.clone(),
                 },
                 condition: resource.condition.clone(),
@@ -110,17 +111,13 @@ impl State {
         let from = Token(after.map_or(0, |token| token.0.saturating_add(1)));
         let wanted =
             |hold: &Hold| hold.pool.namespace() == namespace && holder.is_none_or(|holder| hold.holder.id == *holder);
-        let view = |token: Token| self.hold_view(token, &self.holds[&token]);
+        let entry = |token: Token, hold: &Hold| (token, wanted(hold).then(|| self.hold_view(token, hold)));
         Ok(match pool {
             Some(name) => {
                 let pool = self.known_pool(&PoolPath::new(namespace.clone(), name.clone()))?;
-                let tokens = pool.holds.from(from).filter(|token| wanted(&self.holds[token]));
-                page(tokens.map(view), limit, |view| view.token)
+                page(pool.holds.from(from).map(|token| entry(token, &self.holds[&token])), limit)
             }
-            None => {
-                let tokens = self.holds.range(from..).filter(|(_, hold)| wanted(hold)).map(|(token, _)| *token);
-                page(tokens.map(view), limit, |view| view.token)
-            }
+            None => page(self.holds.range(from..).map(|(token, hold)| entry(*token, hold)), limit),
         })
     }
 
@@ -134,7 +131,7 @@ impl State {
         let views = queue.after(after).map(|place| {
             let id = place.arrival();
             let waiter = &self.waiters[&id];
-            WaiterView {
+            let view = WaiterView {
                 id,
                 place,
                 position: (!queue.is_away(place)).then(|| queue.ahead_of(place) + 1),
@@ -144,9 +141,10 @@ impl State {
                 deadline: waiter.deadline,
                 session: waiter.session,
                 request: waiter.request.clone(),
-            }
+            };
+            (place, Some(view))
         });
-        Ok(page(views, limit, |view| view.place))
+        Ok(page(views, limit))
     }
 
     fn sessions_page(
@@ -156,19 +154,19 @@ impl State {
         limit: usize,
     ) -> Page<SessionView, SessionId> {
         let from = SessionId(after.map_or(0, |id| id.0.saturating_add(1)));
-        let views =
-            self.sessions.range(from..).filter(|(_, session)| session.namespace == *namespace).map(|(id, session)| {
-                SessionView {
-                    id: *id,
-                    holder: session.holder.clone(),
-                    grace: session.grace,
-                    attached: session.attached,
-                    deadline: session.deadline,
-                    holds: session.holds.len(),
-                    waiters: session.waiters.len(),
-                }
-            });
-        page(views, limit, |view| view.id)
+        let entries = self.sessions.range(from..).map(|(id, session)| {
+            let view = || SessionView {
+                id: *id,
+                holder: session.holder.clone(),
+                grace: session.grace,
+                attached: session.attached,
+                deadline: session.deadline,
+                holds: session.holds.len(),
+                waiters: session.waiters.len(),
+            };
+            (*id, (session.namespace == *namespace).then(view))
+        });
+        page(entries, limit)
     }
 
     pub(crate) fn hold_view(&self, token: Token, hold: &Hold) -> HoldView {
@@ -191,7 +189,7 @@ impl State {
             let (_, resource) = pool.resource(name).expect("a held resource stays in its pool");
             ResourceSpec {
                 name: name.clone(),
-                labels: resource.labels.clone(),
+                labels: Labels::clone(&resource.labels),
                 properties: resource.properties.clone(),
             }
         });
@@ -234,11 +232,58 @@ impl State {
     }
 }
 
-fn page<T, C>(items: impl Iterator<Item = T>, limit: usize, cursor: impl Fn(&T) -> C) -> Page<T, C> {
+/// Entries in order, each with where to go on after it, and without a view if it was not asked for.
+fn page<T, C>(entries: impl Iterator<Item = (C, Option<T>)>, limit: usize) -> Page<T, C> {
     let limit = limit.clamp(1, PAGE_MAX);
-    let mut items: Vec<_> = items.take(limit + 1).collect();
-    let more = items.len() > limit;
-    items.truncate(limit);
-    let next = if more { items.last().map(cursor) } else { None };
-    Page { items, next }
+    let mut items = Vec::new();
+    let mut last = None;
+    for (looked_at, (cursor, view)) in entries.enumerate() {
+        if looked_at == LOOKED_AT_MAX || (items.len() == limit && view.is_some()) {
+            return Page { items, next: last };
+        }
+        items.extend(view);
+        last = Some(cursor);
+    }
+    Page { items, next: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all_pages(entries: usize, limit: usize, wanted: impl Fn(usize) -> bool) -> Vec<Page<usize, usize>> {
+        let mut pages: Vec<Page<usize, usize>> = Vec::new();
+        loop {
+            let from = pages.last().map_or(0, |page| page.next.expect("it goes on") + 1);
+            pages.push(page((from..entries).map(|n| (n, wanted(n).then_some(n))), limit));
+            if pages.last().is_some_and(|page| page.next.is_none()) {
+                return pages;
+            }
+        }
+    }
+
+    #[test]
+    fn pages_have_everything_that_is_asked_for_once() {
+        for (entries, limit, every) in [(0, 10, 1), (20, 10, 1), (21, 10, 1), (25_000, 3, 4_000), (25_000, 1_000, 7)] {
+            let pages = all_pages(entries, limit, |n| n % every == 0);
+            assert!(pages.iter().all(|page| page.items.len() <= limit));
+            let found: Vec<_> = pages.into_iter().flat_map(|page| page.items).collect();
+            assert_eq!(found, (0..entries).step_by(every).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_full_page_says_whether_there_is_more() {
+        assert_eq!(page((0..10).map(|n| (n, Some(n))), 10).next, None);
+        assert_eq!(page((0..11).map(|n| (n, Some(n))), 10).next, Some(9));
+    }
+
+    #[test]
+    fn a_page_ends_when_enough_was_looked_at_even_if_it_is_empty() {
+        let looked_at = core::cell::Cell::new(0);
+        let entries = (0..5 * LOOKED_AT_MAX).inspect(|_| looked_at.set(looked_at.get() + 1));
+        let page: Page<(), _> = page(entries.map(|n| (n, None)), 10);
+        assert_eq!(page, Page { items: Vec::new(), next: Some(LOOKED_AT_MAX - 1) });
+        assert_eq!(looked_at.get(), LOOKED_AT_MAX + 1);
+    }
 }

@@ -1,11 +1,16 @@
 //! The waiters of one pool, in order, with the two questions that must stay cheap however many wait: who is
 //! at the head of each lane, and what place does somebody have.
 
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use crate::command::Demand;
-use crate::names::{Priority, WaiterId};
+use crate::names::{Labels, Priority, ResourceName, WaiterId};
+use crate::pool::fits;
 use crate::view::Place;
 
 /// Waiters are counted in runs of this many arrivals, so that a place among 100,000 is found by adding up
@@ -19,19 +24,58 @@ pub(crate) struct Queue {
     /// Everybody who can be served.
     present: BTreeSet<Place>,
     /// The same, by what they want. Within a lane all want the same, so only its head can be next.
-    lanes: BTreeMap<Demand, BTreeSet<Place>>,
+    lanes: BTreeMap<Demand, Lane>,
     runs: BTreeMap<Run, usize>,
     /// Those whose session lost its connection: passed over, but their place is kept.
     away: BTreeSet<Place>,
+    /// The resources that belong to the pool, for lanes to come. None in a pool of units.
+    listed: Box<[Listed]>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Lane {
+    places: BTreeSet<Place>,
+    /// Which resources it could use. Kept, because evaluating its selector on each of them whenever something
+    /// is free costs more than all the rest.
+    matching: Ordinals,
+}
+
+/// What a selector asks of a resource.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub(crate) ordinal: u64,
+    pub(crate) name: ResourceName,
+    pub(crate) labels: Arc<Labels>,
 }
 
 impl Queue {
+    /// Says which resources belong to the pool.
+    pub(crate) fn list(&mut self, listed: Box<[Listed]>) {
+        self.listed = listed;
+        for (demand, lane) in &mut self.lanes {
+            lane.matching = matching(&self.listed, demand);
+        }
+    }
+
+    /// The resources that a demand could use: remembered if somebody here has it.
+    pub(crate) fn matching(&self, demand: &Demand) -> Cow<'_, Ordinals> {
+        match self.lanes.get(demand) {
+            Some(lane) => Cow::Borrowed(&lane.matching),
+            None => Cow::Owned(matching(&self.listed, demand)),
+        }
+    }
+
     pub(crate) fn enter(&mut self, place: Place, demand: &Demand) {
         assert!(self.present.insert(place), "a waiter enters once");
         match self.lanes.get_mut(demand) {
-            Some(lane) => lane.insert(place),
-            None => self.lanes.entry(demand.clone()).or_default().insert(place),
-        };
+            Some(lane) => {
+                lane.places.insert(place);
+            }
+            None => {
+                let lane = Lane { places: BTreeSet::from([place]), matching: matching(&self.listed, demand) };
+                self.lanes.insert(demand.clone(), lane);
+            }
+        }
         *self.runs.entry(run_of(place)).or_default() += 1;
     }
 
@@ -46,8 +90,8 @@ impl Queue {
         }
         assert!(self.present.remove(&place), "only a waiter leaves");
         let lane = self.lanes.get_mut(demand).expect("a present waiter is in its lane");
-        lane.remove(&place);
-        if lane.is_empty() {
+        lane.places.remove(&place);
+        if lane.places.is_empty() {
             self.lanes.remove(demand);
         }
         let run = self.runs.get_mut(&run_of(place)).expect("a present waiter is counted");
@@ -75,7 +119,7 @@ impl Queue {
 
     /// The first of each lane with what it wants.
     pub(crate) fn heads(&self) -> impl Iterator<Item = (Place, &Demand)> {
-        self.lanes.iter().map(|(demand, lane)| (*lane.first().expect("an empty lane is removed"), demand))
+        self.lanes.iter().map(|(demand, lane)| (*lane.places.first().expect("an empty lane is removed"), demand))
     }
 
     pub(crate) fn has_lane(&self, demand: &Demand) -> bool {
@@ -116,6 +160,85 @@ impl Queue {
             next = self.after(Some(Place::new(first.priority(), WaiterId(u64::MAX)))).next();
         }
         oldest
+    }
+}
+
+fn matching(listed: &[Listed], demand: &Demand) -> Ordinals {
+    listed.iter().filter(|it| fits(demand, &it.name, &it.labels)).map(|it| it.ordinal).collect()
+}
+
+/// A set of resources by the numbers they were declared with, 64 to a word, so that what is free, what matches
+/// and what is claimed are compared word by word. Those of a pool are declared together: their words are dense.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ordinals(Vec<Word>);
+
+/// `ordinal / 64`, and a bit for each `ordinal % 64`. In order, and none without a bit.
+type Word = (u64, u64);
+
+impl Ordinals {
+    fn find(&self, ordinal: u64) -> (Result<usize, usize>, u64) {
+        (self.0.binary_search_by_key(&(ordinal / 64), |(at, _)| *at), 1 << (ordinal % 64))
+    }
+
+    pub(crate) fn insert(&mut self, ordinal: u64) {
+        match self.find(ordinal) {
+            (Ok(at), bit) => self.0[at].1 |= bit,
+            (Err(at), bit) => self.0.insert(at, (ordinal / 64, bit)),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, ordinal: u64) {
+        if let (Ok(at), bit) = self.find(ordinal) {
+            self.0[at].1 &= !bit;
+            if self.0[at].1 == 0 {
+                self.0.remove(at);
+            }
+        }
+    }
+
+    pub(crate) fn contains(&self, ordinal: u64) -> bool {
+        matches!(self.find(ordinal), (Ok(at), bit) if self.0[at].1 & bit != 0)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.iter().map(|(_, bits)| bits.count_ones() as usize).sum()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Those in both.
+    pub(crate) fn and(&self, other: &Self) -> Self {
+        let mut others = other.0.iter().peekable();
+        let both = self.0.iter().filter_map(|(at, bits)| {
+            while others.next_if(|(other, _)| other < at).is_some() {}
+            let (_, other) = others.next_if(|(other, _)| other == at)?;
+            (bits & other != 0).then_some((*at, bits & other))
+        });
+        Self(both.collect())
+    }
+
+    /// Takes those of another set out.
+    pub(crate) fn subtract(&mut self, other: &Self) {
+        let mut others = other.0.iter().peekable();
+        self.0.retain_mut(|(at, bits)| {
+            while others.next_if(|(other, _)| other < at).is_some() {}
+            if let Some((_, other)) = others.next_if(|(other, _)| other == at) {
+                *bits &= !other;
+            }
+            *bits != 0
+        });
+    }
+}
+
+impl FromIterator<u64> for Ordinals {
+    fn from_iter<I: IntoIterator<Item = u64>>(ordinals: I) -> Self {
+        let mut set = Self::default();
+        for ordinal in ordinals {
+            set.insert(ordinal);
+        }
+        set
     }
 }
 

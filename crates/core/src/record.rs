@@ -67,8 +67,11 @@ pub struct Session {
 pub enum RequestStage {
     Waiting(WaiterId),
     Held(Token),
-    /// Over, and with which token if it was ever granted.
-    Ended(Option<Token>),
+    /// Over since then, and with which token if it was ever granted.
+    Ended {
+        at: Timestamp,
+        token: Option<Token>,
+    },
 }
 
 impl Session {

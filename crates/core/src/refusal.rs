@@ -18,6 +18,8 @@ use crate::view::HoldView;
 pub enum Refusal {
     /// The session's key is unknown: it never was, or it has ended.
     UnknownSession,
+    /// Another connection carries the session now; told to the one that did.
+    SessionTakenOver,
     /// This request id was used before, and what it asked for is over.
     RequestEnded {
         request: RequestId,
@@ -126,6 +128,7 @@ impl Refusal {
     pub fn code(&self) -> &'static str {
         match self {
             Self::UnknownSession => "unknown_session",
+            Self::SessionTakenOver => "session_taken_over",
             Self::RequestEnded { .. } => "request_ended",
             Self::RequestReused { .. } => "request_reused",
             Self::UnknownPool { .. } => "unknown_pool",
@@ -162,6 +165,7 @@ impl Refusal {
     pub fn advice(&self) -> String {
         match self {
             Self::UnknownSession => "open a new session; what the old one held is gone".into(),
+            Self::SessionTakenOver => "go on with the newer connection".into(),
             Self::RequestEnded { .. } => "use a new request id for a new request".into(),
             Self::RequestReused { .. } => "use a request id of its own for each request".into(),
             Self::UnknownPool { .. } => "check the name and the namespace, or declare the pool first".into(),
@@ -177,7 +181,7 @@ impl Refusal {
             Self::LimitReached { limit, .. } => format!("try again later, or raise `{limit}` on the server"),
             Self::OutOfService { .. } => "wait for it to be returned, or ask its operator".into(),
             Self::Busy(_) => "wait for it, or try again later".into(),
-            Self::TimedOut(_) => "wait longer, or try again later".into(),
+            Self::TimedOut(_) => "wait longer, or try again later; with a new request id if it had one".into(),
             Self::Withdrawn { .. } => "ask again with a new request id if it is still wanted".into(),
             Self::NotHeld => "stop using what it protected: it may be somebody else's by now".into(),
             Self::NotRenewable { .. } => "nothing: it does not end by time".into(),
@@ -191,6 +195,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownSession => write!(f, "the session is unknown: it never was, or it has ended"),
+            Self::SessionTakenOver => write!(f, "another connection carries the session now"),
             Self::RequestEnded { request, token: Some(Token(token)) } => {
                 write!(f, "request `{request}` was granted with token {token}, and that hold has ended")
             }

@@ -57,6 +57,16 @@ pub struct Grant {
     pub deadline: Option<Timestamp>,
 }
 
+impl Grant {
+    /// Whether it ends without anybody's doing: by time, or with its session.
+    pub fn ends_by_itself(&self) -> bool {
+        match self.lifetime {
+            Lifetime::Leased(_) | Lifetime::Session | Lifetime::Window(_) => true,
+            Lifetime::Kept | Lifetime::Bound(_) => false,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queued {
     pub waiter: WaiterId,

@@ -184,6 +184,18 @@ impl State {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
+    /// How far a request has come, if it is remembered.
+    pub(crate) fn request_stage(
+        &self,
+        namespace: &Namespace,
+        request: &RequestId,
+        now: Timestamp,
+    ) -> Option<RequestStage> {
+        let stage = *self.requests.get(&(namespace.clone(), request.clone()))?;
+        let forgotten = matches!(stage, RequestStage::Ended { at, .. } if at + REQUEST_MEMORY <= now);
+        (!forgotten).then_some(stage)
+    }
+
     // What recovery reads from rows is put back by these: counters first, then pools, sessions, holds,
     // waiters and ended requests.
 
@@ -212,8 +224,10 @@ impl State {
 
     pub fn restore_ended_request(&mut self, ended: EndedRequest) {
         let entry = (ended.namespace.clone(), ended.request.clone());
-        // It may have been forgotten and used again since: then what it is now counts.
-        self.requests.entry(entry).or_insert(RequestStage::Ended(ended.token));
+        // It may have been used again since: then what it is now counts.
+        if !matches!(self.requests.get(&entry), Some(RequestStage::Waiting(_) | RequestStage::Held(_))) {
+            self.requests.insert(entry, RequestStage::Ended { at: ended.at, token: ended.token });
+        }
         self.requests_ended.push_back(ended);
     }
 
@@ -425,11 +439,11 @@ impl State {
             let oldest = self.requests_ended.pop_front().expect("it was just seen");
             self.counters.requests_forgotten += 1;
             let entry = (oldest.namespace, oldest.request);
-            if self.requests.get(&entry) == Some(&RequestStage::Ended(oldest.token)) {
+            if self.requests.get(&entry) == Some(&RequestStage::Ended { at: oldest.at, token: oldest.token }) {
                 self.requests.remove(&entry);
             }
         }
-        self.requests.insert((namespace.clone(), request.clone()), RequestStage::Ended(token));
+        self.requests.insert((namespace.clone(), request.clone()), RequestStage::Ended { at, token });
         self.requests_ended.push_back(EndedRequest { at, namespace, request, token });
     }
 }

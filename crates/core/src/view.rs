@@ -50,7 +50,8 @@ pub enum View {
     Stats(Stats),
 }
 
-/// Some of many; `next` is where to go on.
+/// Some of many; `next` is where to go on. Only without it are there no more: a listing looks at a bounded
+/// number of entries, so a page may have few items, or none, and still a `next`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T, C> {
     pub items: Vec<T>,

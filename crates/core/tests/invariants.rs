@@ -128,7 +128,7 @@ impl World {
             }
             96 => Command::RemovePool { pool: path(POOLS[self.below(5) as usize]) },
             97 => match self.waiting.keys().next() {
-                Some(waiter) => Command::Abandon { waiter: *waiter },
+                Some(waiter) => Command::Abandon { waiter: *waiter, may_return: waiter.0 % 2 == 0 },
                 None => Command::Expire,
             },
             98 => Command::TakeBack { token: Token(self.below(self.token_last + 2)) },

@@ -18,13 +18,13 @@ pub trait Calls {
 impl Calls for Arc<dyn Engine> {
     async fn call(&self, command: Command) -> Result<Reply, Failure> {
         let (answers, mut received) = mpsc::unbounded_channel();
-        self.submit(command, ReplyTo { id: 0, answers })?;
+        self.submit(command, ReplyTo { id: 0, answers, returns: false })?;
         received.recv().await.ok_or(Failure::Lost)?.reply
     }
 
     fn acquire(&self, acquire: Acquire) -> Result<Acquiring, Failure> {
         let (answers, received) = mpsc::unbounded_channel();
-        let ticket = self.submit(Command::Acquire(acquire), ReplyTo { id: 0, answers })?;
+        let ticket = self.submit(Command::Acquire(acquire), ReplyTo { id: 0, answers, returns: false })?;
         Ok(Acquiring { engine: self.clone(), ticket, received, settled: false })
     }
 }

@@ -42,6 +42,9 @@ cases![
     a_caller_that_hangs_up_leaves_the_queue,
     a_grant_that_nobody_received_is_taken_back,
     a_request_made_twice_is_one_hold_and_one_caller_hanging_up_does_not_end_it,
+    a_caller_within_a_session_that_hangs_up_is_granted_nothing,
+    a_caller_whose_connection_is_lost_keeps_its_place_until_nobody_listens_for_it,
+    only_so_many_may_listen_for_one_wait,
     what_was_answered_survives_a_crash_with_its_deadline_and_tokens_go_on_rising,
     a_session_gets_its_grace_again_after_a_crash_and_its_waiter_keeps_its_place,
     a_stop_answers_everybody_and_loses_nothing,
@@ -62,7 +65,7 @@ async fn answers_come_in_the_order_of_the_commands(harness: &mut dyn Harness) {
     let (answers, mut received) = mpsc::unbounded_channel();
     for id in 0..500 {
         let command = Command::Acquire(request(&format!("pool-{}", id % 7)));
-        engine.submit(command, ReplyTo { id, answers: answers.clone() }).expect("there is room");
+        engine.submit(command, ReplyTo { id, answers: answers.clone(), returns: false }).expect("there is room");
     }
     for expected in 0..500 {
         let Answered { id, .. } = received.recv().await.expect("every command is answered");
@@ -150,6 +153,63 @@ async fn a_request_made_twice_is_one_hold_and_one_caller_hanging_up_does_not_end
     drop(engine.acquire(again).expect("there is room"));
     assert_eq!(holds(&engine, "db").await.len(), 1);
     release(&engine, &grant).await;
+}
+
+async fn a_caller_within_a_session_that_hangs_up_is_granted_nothing(harness: &mut dyn Harness) {
+    let engine = harness.engine();
+    let session = Some(open_session(&engine, 60_000).await);
+    let in_session = Acquire { session, request: RequestId::parse("r-1").ok(), ..kept("db") };
+    drop(engine.acquire(in_session.clone()).expect("there is room"));
+    let held = engine.acquire(Acquire { wait: Wait::Forever, ..kept("db") }).expect("there is room").settle().await;
+    let Ok(Reply::Granted(held)) = held else { panic!("{held:?}") };
+    drop(queued(&engine, Acquire { wait: Wait::Forever, ..in_session }, 1).await);
+    release(&engine, &held).await;
+    assert_eq!(holds(&engine, "db").await, []);
+}
+
+async fn a_caller_whose_connection_is_lost_keeps_its_place_until_nobody_listens_for_it(harness: &mut dyn Harness) {
+    let engine = harness.engine();
+    let held = granted(&engine, kept("db")).await;
+    let session = Some(open_session(&engine, 60_000).await);
+    let request = RequestId::parse("r-1").ok();
+    let in_session = Acquire { session, request, wait: Wait::Forever, ..kept("db") };
+    // Through a connection that is lost while it waits.
+    let (answers, mut received) = mpsc::unbounded_channel();
+    let reply_to = ReplyTo { id: 0, answers, returns: true };
+    let ticket = engine.submit(Command::Acquire(in_session.clone()), reply_to).expect("there is room");
+    assert!(matches!(received.recv().await.map(|it| it.reply), Some(Ok(Reply::Queued(_)))));
+    drop(received);
+    engine.hang_up(ticket, None);
+    // Passed over, but in its old place when it is asked for again.
+    let later = queued(&engine, Acquire { wait: Wait::Forever, ..kept("db") }, 1).await;
+    let back = queued(&engine, in_session.clone(), 1).await;
+    // That one gives up: nobody listens any more, and nobody is granted it.
+    drop(back);
+    drop(later);
+    release(&engine, &held).await;
+    assert_eq!(holds(&engine, "db").await, []);
+    assert_eq!(granted(&engine, in_session).await.token.0, held.token.0 + 1);
+}
+
+async fn only_so_many_may_listen_for_one_wait(harness: &mut dyn Harness) {
+    let engine = harness.engine();
+    let held = granted(&engine, request("db")).await;
+    let again = Acquire { wait: Wait::Forever, request: RequestId::parse("r-1").ok(), ..request("db") };
+    let mut listening = Vec::new();
+    let refused = loop {
+        let mut acquiring = engine.acquire(again.clone()).expect("there is room");
+        match acquiring.next().await {
+            Ok(Reply::Queued(_)) => listening.push(acquiring),
+            other => break other,
+        }
+        assert!(listening.len() < 1_000, "there is a bound");
+    };
+    assert_eq!(refusal(refused), "limit_reached");
+    release(&engine, &held).await;
+    for mut acquiring in listening {
+        settled(&mut acquiring).await;
+    }
+    assert_eq!(holds(&engine, "db").await.len(), 1);
 }
 
 async fn what_was_answered_survives_a_crash_with_its_deadline_and_tokens_go_on_rising(harness: &mut dyn Harness) {
@@ -255,7 +315,9 @@ async fn a_refusal_rests_on_what_is_durable(harness: &mut dyn Harness) {
     let engine = harness.engine();
     let (answers, mut received) = mpsc::unbounded_channel();
     let submit = |id, pool: &str| {
-        engine.submit(Command::Acquire(kept(pool)), ReplyTo { id, answers: answers.clone() }).expect("there is room");
+        engine
+            .submit(Command::Acquire(kept(pool)), ReplyTo { id, answers: answers.clone(), returns: false })
+            .expect("there is room");
     };
     submit(0, "db");
     submit(1, "db");

@@ -6,12 +6,21 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use tenure_core::{
-    Command, Event, Machine, Query, Refusal, Reply, Seq, SessionId, Stamp, Timestamp, Token, View, WaiterId,
+    Command, Event, Machine, Query, Refusal, Reply, Seq, SessionId, Stamp, Timestamp, Token, Ttl, View, WaiterId,
 };
 use tokio::sync::oneshot;
 
 use crate::store::{Commit, Entry, Rows};
 use crate::{Answered, Failure, ReplyTo, Ticket};
+
+/// The most mail in a batch: enough to share a sync, little enough that the first does not wait for the last.
+const MAILS_PER_BATCH_MAX: usize = 4_096;
+/// The most events in a batch, give or take one command's: readers of the log read whole entries.
+const EVENTS_PER_BATCH_MAX: usize = 8_192;
+/// Rows are written at least this often while anything happens: only what they have can be let go of the history.
+const ROWS_AGE_MAX: Ttl = Ttl::from_millis(60_000);
+/// How many calls may listen for one wait: one, and those that repeated it because they feared for the first.
+const LISTENERS_PER_WAITER_MAX: usize = 16;
 
 /// What reaches the writer, in the order in which it is handled.
 #[derive(Debug)]
@@ -48,10 +57,16 @@ pub(crate) type Nonces = Box<dyn FnMut() -> u128 + Send>;
 pub(crate) struct Driver {
     machine: Machine,
     rows: Rows,
+    /// When rows were last written.
+    rows_written: Timestamp,
     nonces: Nonces,
     /// Who listens for what comes of a wait: usually one, more if a request was made again.
     listeners: BTreeMap<WaiterId, Vec<Listener>>,
     waiting: HashMap<Ticket, WaiterId>,
+    /// The connections that carry sessions: they hear when it is over.
+    carriers: HashMap<SessionId, Carrier>,
+    /// Sessions that have ended, and whose carriers have not been told yet.
+    over: Vec<SessionId>,
     /// Holds whose grant was told more than once, and how often: one caller's hanging up must not take the
     /// hold from another.
     told: BTreeMap<Token, usize>,
@@ -62,7 +77,13 @@ pub(crate) struct Driver {
 struct Listener {
     ticket: Ticket,
     reply_to: ReplyTo,
-    reclaimable: bool,
+}
+
+#[derive(Debug)]
+struct Carrier {
+    ticket: Ticket,
+    attachment: u64,
+    reply_to: ReplyTo,
 }
 
 /// A batch under way.
@@ -75,6 +96,14 @@ struct Batch {
     /// Whether somebody can go on once it is durable.
     urgent: bool,
     commands: usize,
+    mails: usize,
+}
+
+/// What came of a command: its reply, how many events, and how many listeners heard of a wait's end.
+struct Applied {
+    reply: Reply,
+    events: usize,
+    told: usize,
 }
 
 /// A batch ready to be made durable, and what to send when it is.
@@ -95,13 +124,7 @@ impl Prepared {
 
 #[derive(Debug)]
 pub(crate) enum Delivery {
-    Reply {
-        ticket: Ticket,
-        reply_to: ReplyTo,
-        reply: Result<Reply, Failure>,
-        /// The caller can ask for the grant again, so it is kept if it does not arrive.
-        reclaimable: bool,
-    },
+    Reply { ticket: Ticket, reply_to: ReplyTo, reply: Result<Reply, Failure> },
     View(oneshot::Sender<Result<View, Refusal>>, Result<View, Refusal>),
     Tick(oneshot::Sender<()>),
 }
@@ -110,15 +133,18 @@ impl Delivery {
     /// Sends it. What comes back is mail: that a grant found nobody.
     pub(crate) fn send(self) -> Option<Mail> {
         match self {
-            Self::Reply { ticket, reply_to, reply, reclaimable } => {
-                let token = match &reply {
-                    Ok(Reply::Granted(grant)) if !reclaimable => Some(grant.token),
+            Self::Reply { ticket, reply_to, reply } => {
+                let unreceived = match &reply {
+                    Ok(Reply::Granted(grant)) if !(reply_to.returns && grant.ends_by_itself()) => Some(grant.token),
                     _ => None,
                 };
                 let sent = reply_to.answers.send(Answered { id: reply_to.id, reply });
-                // A query or a tick that nobody waits for is of no interest to anybody.
-                if sent.is_err() { token.map(|token| Mail::HangUp { ticket, unreceived: Some(token) }) } else { None }
+                if sent.is_ok() {
+                    return None;
+                }
+                unreceived.map(|token| Mail::HangUp { ticket, unreceived: Some(token) })
             }
+            // A query or a tick that nobody waits for any more is of no interest.
             Self::View(answer, view) => {
                 let _ = answer.send(view);
                 None
@@ -135,10 +161,13 @@ impl Driver {
     pub(crate) fn new(machine: Machine, nonces: Nonces) -> Self {
         Self {
             rows: Rows::new(machine.state()),
+            rows_written: machine.state().counters().now,
             machine,
             nonces,
             listeners: BTreeMap::new(),
             waiting: HashMap::new(),
+            carriers: HashMap::new(),
+            over: Vec::new(),
             told: BTreeMap::new(),
             batch: Batch::default(),
         }
@@ -169,10 +198,15 @@ impl Driver {
     }
 
     pub(crate) fn handle(&mut self, mail: Mail) {
+        assert!(!self.is_full(), "a full batch is closed first");
+        self.batch.mails += 1;
         match mail {
             Mail::Command { ticket, command, reply_to } => self.command(ticket, command, reply_to),
             Mail::HangUp { ticket, unreceived } => self.hang_up(ticket, unreceived),
             Mail::Detach { session, attachment } => {
+                if self.carriers.get(&session).is_some_and(|carrier| carrier.attachment == attachment) {
+                    self.carriers.remove(&session);
+                }
                 self.apply(Command::DetachSession { session, attachment });
             }
             Mail::Query { query, answer } => {
@@ -184,10 +218,9 @@ impl Driver {
             Mail::Abort => {}
         }
         self.expire();
-    }
-
-    pub(crate) fn commands(&self) -> usize {
-        self.batch.commands
+        for session in std::mem::take(&mut self.over) {
+            self.dismiss(session, Refusal::UnknownSession);
+        }
     }
 
     /// Whether somebody can go on once this batch is durable. Those who were put in a queue cannot.
@@ -201,38 +234,67 @@ impl Driver {
     }
 
     pub(crate) fn finish(&mut self) -> Prepared {
-        let Batch { at, first, events, deliveries, commands, .. } = std::mem::take(&mut self.batch);
-        let entry = (!events.is_empty()).then(|| Arc::new(Entry { first, at, events }));
-        let rows = self.rows.is_due().then(|| self.rows.drain(self.machine.state()));
-        let last = self.machine.state().counters().seq;
-        Prepared { commit: Commit { entry, rows }, deliveries, commands, last }
+        let due = self.rows.is_due() || self.batch.at >= self.rows_written + ROWS_AGE_MAX;
+        self.close(due)
     }
 
     /// The last batch: with all rows written, the next start replays nothing.
     pub(crate) fn finish_for_good(&mut self) -> Prepared {
-        let mut prepared = self.finish();
-        prepared.commit.rows = Some(self.rows.drain(self.machine.state()));
-        prepared
+        self.close(true)
+    }
+
+    fn close(&mut self, with_rows: bool) -> Prepared {
+        let Batch { at, first, events, deliveries, commands, .. } = std::mem::take(&mut self.batch);
+        let entry = (!events.is_empty()).then(|| Arc::new(Entry { first, at, events }));
+        let rows = (with_rows && !self.rows.is_empty()).then(|| self.rows.drain(self.machine.state()));
+        if rows.is_some() {
+            self.rows_written = at;
+        }
+        let last = self.machine.state().counters().seq;
+        Prepared { commit: Commit { entry, rows }, deliveries, commands, last }
     }
 
     fn command(&mut self, ticket: Ticket, command: Command, reply_to: ReplyTo) {
         self.batch.commands += 1;
-        let reclaimable = match &command {
-            Command::Acquire(acquire) => acquire.session.is_some() && acquire.request.is_some(),
+        let carries = match &command {
+            Command::OpenSession(open) => open.attached,
+            Command::AttachSession { .. } => true,
             _ => false,
         };
-        let (reply, events) = self.apply(command);
+        let Applied { mut reply, events, told } = self.apply(command);
         match &reply {
             Reply::Queued(queued) => {
-                self.waiting.insert(ticket, queued.waiter);
-                let listener = Listener { ticket, reply_to: reply_to.clone(), reclaimable };
-                self.listeners.entry(queued.waiter).or_default().push(listener);
+                let listeners = self.listeners.entry(queued.waiter).or_default();
+                if listeners.len() < LISTENERS_PER_WAITER_MAX {
+                    self.waiting.insert(ticket, queued.waiter);
+                    listeners.push(Listener { ticket, reply_to: reply_to.clone() });
+                } else {
+                    let (limit, max) = ("listeners_per_waiter_max", LISTENERS_PER_WAITER_MAX);
+                    reply = Reply::Refused(Box::new(Refusal::LimitReached { limit, max }));
+                }
             }
-            // Granted without anything happening: the answer of an earlier request was told again.
+            // Granted without anything happening: what an earlier caller was told is told again.
             Reply::Granted(grant) if events == 0 => *self.told.entry(grant.token).or_insert(1) += 1,
+            // Back in the queue and served at once, together with whoever still listened.
+            Reply::Granted(grant) if told > 0 => {
+                self.told.insert(grant.token, told + 1);
+            }
+            Reply::Session(open) if carries => {
+                let carrier = Carrier { ticket, attachment: open.attachment, reply_to: reply_to.clone() };
+                self.dismiss(open.id, Refusal::SessionTakenOver);
+                self.carriers.insert(open.id, carrier);
+            }
             _ => {}
         }
-        self.deliver(Delivery::Reply { ticket, reply_to, reply: Ok(reply), reclaimable });
+        self.deliver(Delivery::Reply { ticket, reply_to, reply: Ok(reply) });
+    }
+
+    /// Tells the connection that carried a session that it does not any more: a second answer to the command by which
+    /// it came to.
+    fn dismiss(&mut self, session: SessionId, why: Refusal) {
+        if let Some(Carrier { ticket, reply_to, .. }) = self.carriers.remove(&session) {
+            self.deliver(Delivery::Reply { ticket, reply_to, reply: Ok(Reply::Refused(Box::new(why))) });
+        }
     }
 
     fn hang_up(&mut self, ticket: Ticket, unreceived: Option<Token>) {
@@ -247,56 +309,142 @@ impl Driver {
         }
         let Some(waiter) = self.waiting.remove(&ticket) else { return };
         let Some(listeners) = self.listeners.get_mut(&waiter) else { return };
-        listeners.retain(|listener| listener.ticket != ticket);
+        let gone = listeners.iter().position(|listener| listener.ticket == ticket).map(|at| listeners.remove(at));
         if listeners.is_empty() {
             self.listeners.remove(&waiter);
-            self.apply(Command::Abandon { waiter });
+            let may_return = gone.is_some_and(|listener| listener.reply_to.returns);
+            self.apply(Command::Abandon { waiter, may_return });
         }
     }
 
+    /// Ends what is due, unless there is so much of it that the rest is left to the next batch.
     fn expire(&mut self) {
-        while self.machine.next_deadline().is_some_and(|deadline| deadline <= self.batch.at) {
+        while !self.is_full() && self.machine.next_deadline().is_some_and(|deadline| deadline <= self.batch.at) {
             self.apply(Command::Expire);
         }
     }
 
-    /// Applies a command, keeps its events and answers whoever waited. Gives the reply and the number of events.
-    fn apply(&mut self, command: Command) -> (Reply, usize) {
+    /// Whether the batch must be closed before anything else is handled.
+    pub(crate) fn is_full(&self) -> bool {
+        self.batch.mails >= MAILS_PER_BATCH_MAX || self.batch.events.len() >= EVENTS_PER_BATCH_MAX
+    }
+
+    /// Applies a command, keeps its events and answers whoever waited.
+    fn apply(&mut self, command: Command) -> Applied {
         let stamp = Stamp { at: self.batch.at, nonce: (self.nonces)() };
         let outcome = self.machine.apply(stamp, command);
         for event in &outcome.events {
             self.rows.note(event);
-            if let Event::Ended { token, .. } = event {
-                self.told.remove(token);
+            match event {
+                Event::Ended { token, .. } => {
+                    self.told.remove(token);
+                }
+                Event::SessionEnded { id, .. } => self.over.push(*id),
+                _ => {}
             }
         }
         let events = outcome.events.len();
         self.batch.events.extend(outcome.events);
-        for (waiter, reply) in outcome.settled {
-            self.settle(waiter, reply);
-        }
-        (outcome.reply, events)
+        let told = outcome.settled.into_iter().map(|(waiter, reply)| self.settle(waiter, &reply)).sum();
+        Applied { reply: outcome.reply, events, told }
     }
 
-    fn settle(&mut self, waiter: WaiterId, reply: Reply) {
+    /// Tells those who listen what came of a wait. Gives how many they are.
+    fn settle(&mut self, waiter: WaiterId, reply: &Reply) -> usize {
         let listeners = self.listeners.remove(&waiter).unwrap_or_default();
-        if let (Reply::Granted(grant), 2..) = (&reply, listeners.len()) {
-            self.told.insert(grant.token, listeners.len());
+        let told = listeners.len();
+        if let (Reply::Granted(grant), 2..) = (reply, told) {
+            self.told.insert(grant.token, told);
         }
-        for Listener { ticket, reply_to, reclaimable } in listeners {
+        for Listener { ticket, reply_to } in listeners {
             self.waiting.remove(&ticket);
-            self.deliver(Delivery::Reply { ticket, reply_to, reply: Ok(reply.clone()), reclaimable });
+            self.deliver(Delivery::Reply { ticket, reply_to, reply: Ok(reply.clone()) });
         }
+        told
     }
 
     /// The server stops: nobody is going to be served by it any more.
     fn refuse_listeners(&mut self) {
         self.waiting.clear();
         for (_, listeners) in std::mem::take(&mut self.listeners) {
-            for Listener { ticket, reply_to, reclaimable } in listeners {
-                let reply = Err(Failure::Stopping);
-                self.deliver(Delivery::Reply { ticket, reply_to, reply, reclaimable });
+            for Listener { ticket, reply_to } in listeners {
+                self.deliver(Delivery::Reply { ticket, reply_to, reply: Err(Failure::Stopping) });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::{
+        Acquire, Amount, Demand, Holder, Limits, Namespace, PoolName, PoolPath, Priority, State, Ttl, Wait,
+    };
+
+    use super::*;
+
+    fn acquire(pool: &str, ticket: u64) -> Mail {
+        let acquire = Acquire {
+            pool: PoolPath::new(Namespace::default(), PoolName::parse(pool).unwrap()),
+            demand: Demand { amount: Amount::Count(1), selector: None },
+            size: None,
+            lifetime: None,
+            wait: Wait::Try,
+            priority: Priority::default(),
+            holder: Arc::new(Holder::parse("tester", []).unwrap()),
+            session: None,
+            request: None,
+        };
+        let reply_to = ReplyTo { id: ticket, answers: tokio::sync::mpsc::unbounded_channel().0, returns: false };
+        Mail::Command { ticket: Ticket(ticket), command: Command::Acquire(acquire), reply_to }
+    }
+
+    fn driver() -> Driver {
+        let limits = Limits::default();
+        let mut nonce = 0;
+        let nonces = Box::new(move || {
+            nonce += 1;
+            nonce
+        });
+        let mut driver = Driver::new(Machine::restored(State::new(limits.pool_idle), limits), nonces);
+        driver.restart(Timestamp::from_millis(1));
+        driver
+    }
+
+    #[test]
+    fn the_last_batch_has_every_row_however_many_there_are() {
+        let mut driver = driver();
+        driver.begin(Timestamp::from_millis(1));
+        for n in 0..3_000 {
+            driver.handle(acquire(&format!("pool-{n}"), n));
+        }
+        driver.handle(Mail::Stop);
+        let rows = driver.finish_for_good().commit.rows.expect("the last batch has rows");
+        assert_eq!(rows.len(), 6_000, "a pool and a hold each");
+    }
+
+    #[test]
+    fn what_is_due_is_ended_in_batches_of_bounded_size_before_anything_else_is_handled() {
+        let mut driver = driver();
+        driver.begin(Timestamp::from_millis(1));
+        let mut at = 1;
+        for n in 0..20_000 {
+            if driver.is_full() {
+                driver.finish();
+                at += 1;
+                driver.begin(Timestamp::from_millis(at));
+            }
+            driver.handle(acquire(&format!("pool-{n}"), n));
+        }
+        driver.finish();
+        let due = Timestamp::from_millis(at) + Ttl::from_millis(30_000);
+        let mut batches = 0;
+        while driver.next_deadline().is_some_and(|deadline| deadline <= due) {
+            driver.begin(due);
+            let entry = driver.finish().commit.entry.expect("something has ended");
+            assert!(entry.events.len() < EVENTS_PER_BATCH_MAX + 1_000);
+            batches += 1;
+        }
+        assert!(batches > 1, "20,000 leases do not end in one");
+        assert_eq!(driver.machine.state().stats().holds, 0);
     }
 }

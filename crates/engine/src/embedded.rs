@@ -17,10 +17,7 @@ use tokio::sync::{oneshot, watch};
 use crate::driver::{Driver, Mail, Prepared};
 use crate::metrics;
 use crate::store::{LogReader, Store, StoreError};
-use crate::{Answer, Clock, Engine, EventPage, EventQuery, EventsGone, Failure, ReplyTo, Ticket};
-
-/// The most commands in a batch: enough to share a sync, few enough that the first does not wait for the last.
-const COMMANDS_PER_BATCH_MAX: usize = 4_096;
+use crate::{Answer, Answered, Clock, Engine, EventPage, EventQuery, EventsGone, Failure, ReplyTo, Ticket};
 
 /// Batches up to this size are committed without waking the committer.
 const COMMANDS_WITHOUT_HANDOVER_MAX: usize = 4;
@@ -85,6 +82,7 @@ impl Embedded {
         let writer = Writer {
             driver,
             mailbox,
+            held: None,
             commits,
             committer: committer.clone(),
             in_flight: in_flight.clone(),
@@ -225,6 +223,8 @@ impl std::fmt::Debug for Embedded {
 struct Writer {
     driver: Driver,
     mailbox: Receiver<Mail>,
+    /// Mail that came too late for a batch that was full.
+    held: Option<Mail>,
     commits: SyncSender<Prepared>,
     committer: Arc<Mutex<Committer>>,
     /// Batches handed to the committer that are not yet durable.
@@ -260,7 +260,7 @@ impl Writer {
 
     /// Waits for mail or a deadline, and gathers what is there by then. None when it is over.
     fn next_batch(&mut self) -> Option<Batch> {
-        let mut next = match self.look_out() {
+        let mut next = match self.held.take().or_else(|| self.look_out()) {
             Some(mail) => Some(mail),
             None => {
                 let deadline = self.driver.next_deadline();
@@ -269,21 +269,20 @@ impl Writer {
         };
         let at = self.clock.now().max(self.driver.now());
         self.driver.begin(at);
-        while let Some(mail) = next {
+        while !self.driver.is_full()
+            && let Some(mail) = next.take()
+        {
             match &mail {
                 Mail::Command { .. } | Mail::Query { .. } => {
                     self.depth.fetch_sub(1, Ordering::AcqRel);
                 }
-                Mail::Stop => {
-                    self.driver.handle(mail);
-                    return Some(Batch { prepared: self.driver.finish_for_good(), last: true });
-                }
+                Mail::Stop => return Some(self.last_batch()),
                 Mail::Abort => return None,
                 Mail::HangUp { .. } | Mail::Detach { .. } | Mail::Tick { .. } => {}
             }
             self.driver.handle(mail);
             // A batch has one time. What comes later than that must not get a lease that began before it was asked.
-            if self.driver.commands() >= COMMANDS_PER_BATCH_MAX || self.clock.now() > at {
+            if self.clock.now() > at {
                 break;
             }
             next = match self.mailbox.try_recv() {
@@ -292,7 +291,26 @@ impl Writer {
                 Err(_) => self.wait(Some(LINGER))?,
             };
         }
+        self.held = next;
         Some(Batch { prepared: self.driver.finish(), last: false })
+    }
+
+    /// Those who wait are told that they wait in vain, and so are commands that came too late. What was given up in
+    /// the meantime is given up.
+    fn last_batch(&mut self) -> Batch {
+        self.driver.handle(Mail::Stop);
+        while let Ok(mail) = self.mailbox.try_recv() {
+            match mail {
+                Mail::Command { reply_to, .. } => {
+                    let refused = Answered { id: reply_to.id, reply: Err(Failure::Stopping) };
+                    // Whoever does not listen need not know.
+                    let _ = reply_to.answers.send(refused);
+                }
+                mail if !self.driver.is_full() => self.driver.handle(mail),
+                _ => {}
+            }
+        }
+        Batch { prepared: self.driver.finish_for_good(), last: true }
     }
 
     /// Looks for mail for a moment before going to sleep: whoever was just answered often has more to say, and to

@@ -32,11 +32,13 @@ use tokio::sync::{mpsc, watch};
 /// not receive is taken back.
 pub trait Engine: Send + Sync + 'static {
     /// Hands a command over, or refuses at once if there is no room for it. An acquire that has to wait is
-    /// answered twice: queued, and later what came of it.
+    /// answered twice: queued, and later what came of it. So is a command by which a connection comes to carry a
+    /// session: opened, and later why it does not carry it any more.
     fn submit(&self, command: Command, reply_to: ReplyTo) -> Result<Ticket, Failure>;
 
-    /// Says that nobody listens for the answers of a ticket any more. A grant that was answered but did not
-    /// reach the caller is named, and taken back.
+    /// Says that nobody listens for the answers of a ticket any more. If it waits, it leaves the queue or, if the
+    /// caller may return, is passed over. A grant that was answered but did not reach the caller is named, and
+    /// taken back.
     fn hang_up(&self, ticket: Ticket, unreceived: Option<Token>);
 
     /// Says that the connection which carried a session is gone. Never refused, however much there is to do: a
@@ -66,6 +68,9 @@ pub struct ReplyTo {
     pub id: u64,
     /// Never full: a caller has one answer per command and one more per wait, and commands are bounded.
     pub answers: mpsc::UnboundedSender<Answered>,
+    /// Whether the caller, if its connection is lost, comes back with its session and asks again by its request id:
+    /// then its place in the queue is kept, and a grant that ends by itself is too.
+    pub returns: bool,
 }
 
 #[derive(Debug)]

@@ -75,7 +75,7 @@ impl Bench {
             session: None,
             request: None,
         };
-        let reply_to = ReplyTo { id, answers: self.answers.clone() };
+        let reply_to = ReplyTo { id, answers: self.answers.clone(), returns: false };
         self.engine.submit(Command::Acquire(acquire), reply_to).map(|_| ())
     }
 

@@ -37,8 +37,6 @@ struct Caller {
     /// None once nobody listens there any more.
     answers: Option<UnboundedReceiver<Answered>>,
     in_session: bool,
-    /// It can be made again by its request id, and finds its place or its grant.
-    reclaimable: bool,
 }
 
 impl OnEngine {
@@ -89,14 +87,16 @@ impl OnEngine {
 
     async fn command(&mut self, actor: &str, action: &Action, command: Command) -> Outcome {
         let (answers, mut received) = unbounded_channel();
-        let ticket = self.engine().submit(command, ReplyTo { id: 0, answers }).expect("the mailbox has room");
+        let returns = matches!(action, Action::Acquire(acquire)
+            if acquire.session == InSession::Own && acquire.request.is_some() && self.is_carried(actor));
+        let reply_to = ReplyTo { id: 0, answers, returns };
+        let ticket = self.engine().submit(command, reply_to).expect("the mailbox has room");
         let reply = received.recv().await.expect("the engine answers").reply.expect("the engine does not fail");
         match (&reply, action) {
             (Reply::Queued(_), Action::Acquire(acquire)) => {
                 let in_session = acquire.session == InSession::Own;
-                let reclaimable = in_session && acquire.request.is_some();
                 let (actor, answers) = (actor.to_owned(), Some(received));
-                self.callers.push(Caller { actor, ticket, answers, in_session, reclaimable });
+                self.callers.push(Caller { actor, ticket, answers, in_session });
             }
             (Reply::Session(opened), Action::OpenSession(open)) => {
                 let namespace = Namespace::parse(&open.namespace).expect("it was just used");
@@ -110,12 +110,16 @@ impl OnEngine {
         translate::reply(&reply)
     }
 
-    /// What a front end does when somebody is gone who can come back for it: nothing; else it hangs up.
+    /// Whether a connection carries the actor's session.
+    fn is_carried(&self, actor: &str) -> bool {
+        self.sessions.get(actor).is_some_and(|session| session.opened.deadline.is_none())
+    }
+
     fn lose(&mut self, lost: impl Fn(&Caller) -> bool) {
         let (gone, others) = std::mem::take(&mut self.callers).into_iter().partition(lost);
         self.callers = others;
         let gone: Vec<Caller> = gone;
-        for caller in gone.iter().filter(|caller| !caller.reclaimable) {
+        for caller in &gone {
             self.engine().hang_up(caller.ticket, None);
         }
     }

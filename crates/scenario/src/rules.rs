@@ -95,14 +95,14 @@ impl Rules {
         self.late.extend(heard.map(|listener| (listener.actor, translate::reply(reply))));
     }
 
-    fn hang_up(&mut self, actor: &str) {
-        let (gone, others) =
-            std::mem::take(&mut self.listeners).into_iter().partition(|listener| listener.actor == actor);
+    /// Whoever may return is one whose connection was lost, not one who gave up.
+    fn lose(&mut self, may_return: bool, lost: impl Fn(&Listener) -> bool) {
+        let (gone, others) = std::mem::take(&mut self.listeners).into_iter().partition(lost);
         self.listeners = others;
         let gone: Vec<Listener> = gone;
         for Listener { waiter, .. } in gone {
             if self.listeners.iter().all(|listener| listener.waiter != waiter) {
-                self.apply(Command::Abandon { waiter });
+                self.apply(Command::Abandon { waiter, may_return });
             }
         }
     }
@@ -128,7 +128,7 @@ impl Rules {
     fn command(&mut self, actor: &str, action: &Action, command: Command) -> Outcome {
         // Whoever resumes a session listens through the new connection only.
         if let Action::DropSession | Action::ResumeSession = action {
-            self.listeners.retain(|listener| !(listener.in_session && listener.actor == actor));
+            self.lose(true, |listener| listener.in_session && listener.actor == actor);
         }
         let reply = self.apply(command);
         match (&reply, action) {
@@ -181,7 +181,7 @@ impl Stage for Rules {
                 self.stop();
                 self.start();
             }
-            Action::HangUp => self.hang_up(actor),
+            Action::HangUp => self.lose(false, |listener| listener.actor == actor),
             Action::StopListening => {
                 self.listeners.iter_mut().filter(|it| it.actor == actor).for_each(|it| it.deaf = true);
             }

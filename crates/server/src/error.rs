@@ -198,7 +198,11 @@ fn refused(refusal: &Refusal) -> v1::Refusal {
         ..v1::Refusal::default()
     };
     match refusal {
-        Refusal::UnknownSession | Refusal::RequestReused { .. } | Refusal::Withdrawn { .. } | Refusal::NotHeld => told,
+        Refusal::UnknownSession
+        | Refusal::SessionTakenOver
+        | Refusal::RequestReused { .. }
+        | Refusal::Withdrawn { .. }
+        | Refusal::NotHeld => told,
         Refusal::RequestEnded { token, .. } => v1::Refusal { token: token.map(|token| token.0), ..told },
         Refusal::UnknownPool { pool } | Refusal::WrongKind { pool, .. } | Refusal::PoolRemoving { pool } => {
             about(pool, told)
@@ -264,6 +268,7 @@ mod tests {
         let token = Token(1);
         let refusals = [
             Refusal::UnknownSession,
+            Refusal::SessionTakenOver,
             Refusal::RequestEnded { request: request(), token: None },
             Refusal::RequestReused { request: request() },
             Refusal::UnknownPool { pool: pool() },

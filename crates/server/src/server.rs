@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tenure_engine::Engine;
 use tenure_proto::v1::tenure_server::TenureServer;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tonic::server::NamedService;
@@ -23,6 +23,8 @@ use crate::{http, metrics, rest};
 const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Metadata is names and tokens, not data.
 const HEADER_BYTES_MAX: u32 = 16 * 1024;
+/// Connections that may wait to be accepted. With fewer, a restart of many clients makes some of them wait a second.
+const BACKLOG: u32 = 4_096;
 /// How long a stop waits for clients to read their last answers.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
@@ -133,7 +135,10 @@ impl std::fmt::Debug for Server {
 }
 
 async fn listen(addr: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
-    let listener = TcpListener::bind(addr).await?;
+    let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(addr)?;
+    let listener = socket.listen(BACKLOG)?;
     let bound = listener.local_addr()?;
     Ok((listener, bound))
 }

@@ -83,9 +83,12 @@ impl Watcher {
                     () = unread.closed() => return Ok(()),
                 }
                 sleep(PACE).await;
+            } else if unread.is_closed() {
+                // Where nothing matches nothing is sent, so that nothing else would tell.
+                return Ok(());
             }
             page = self.look().await?;
-            if page.items.is_empty() && page.done && Instant::now() >= progress {
+            if page.items.is_empty() && Instant::now() >= progress {
                 let watched = v1::Watched { seq: self.after.0, event: None };
                 if unread.send(Ok(watched)).await.is_err() {
                     return Ok(());

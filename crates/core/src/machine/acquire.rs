@@ -23,9 +23,9 @@ impl Step<'_> {
             None => None,
         };
         if let Some(request) = &acquire.request
-            && let Some(stage) = self.state().requests.get(&(namespace.clone(), request.clone()))
+            && let Some(stage) = self.state().request_stage(namespace, request, self.at())
         {
-            return self.acquire_again(&acquire, request, *stage);
+            return self.acquire_again(&acquire, session, request, stage);
         }
 
         // An unknown pool is checked as what it would become, and made only if nothing is wrong.
@@ -116,25 +116,37 @@ impl Step<'_> {
     }
 
     /// The same request id again: the answer is where that request stands now.
-    fn acquire_again(&mut self, acquire: &Acquire, request: &RequestId, stage: RequestStage) -> Result<Reply, Refusal> {
+    fn acquire_again(
+        &mut self,
+        acquire: &Acquire,
+        session: Option<SessionId>,
+        request: &RequestId,
+        stage: RequestStage,
+    ) -> Result<Reply, Refusal> {
         let reused = || Refusal::RequestReused { request: request.clone() };
         match stage {
-            RequestStage::Ended(token) => Err(Refusal::RequestEnded { request: request.clone(), token }),
+            RequestStage::Ended { token, .. } => Err(Refusal::RequestEnded { request: request.clone(), token }),
             RequestStage::Held(token) => {
                 let hold = &self.state().holds[&token];
                 let same_amount = match acquire.demand.amount {
                     Amount::Count(count) => count == hold.taken.units && !hold.taken.all,
                     Amount::All => hold.taken.all,
                 };
-                if hold.pool != acquire.pool || !same_amount {
+                let same_caller = hold.session == session && hold.holder.id == acquire.holder.id;
+                if hold.pool != acquire.pool || !same_caller || !same_amount {
                     return Err(reused());
                 }
                 Ok(Reply::Granted(self.machine.grant(token)))
             }
             RequestStage::Waiting(id) => {
                 let waiter = &self.state().waiters[&id];
-                if waiter.pool != acquire.pool || waiter.demand != acquire.demand {
+                let same_caller = waiter.session == session && waiter.holder.id == acquire.holder.id;
+                if waiter.pool != acquire.pool || !same_caller || waiter.demand != acquire.demand {
                     return Err(reused());
+                }
+                if acquire.wait == Wait::Try {
+                    let position = self.queued(id).position;
+                    return Err(Refusal::Busy(Box::new(self.state().no_room(&acquire.pool, position, self.at()))));
                 }
                 let (pool, holder) = (waiter.pool.clone(), waiter.holder.id.clone());
                 if self.state().pools[&pool].queue.is_away(waiter.place(id)) {

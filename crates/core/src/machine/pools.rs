@@ -92,11 +92,7 @@ impl Step<'_> {
         };
         let holds_left = pool.holds.len();
         if !pool.removing {
-            let waiters: Vec<_> = pool.queue.after(None).map(|place| place.arrival()).collect();
             self.emit(Event::PoolRemoving { pool: path.clone() });
-            for id in waiters {
-                self.end_wait_only(id, WaitEnd::PoolRemoved);
-            }
             self.serve(&path);
         }
         Ok(Reply::PoolRemoved { holds_left })

@@ -38,14 +38,13 @@ impl Step<'_> {
         Ok(self.session_reply(id))
     }
 
-    /// Another connection may still seem to carry the session; the new one takes over in any case.
-    /// Waiters stay away until their acquire is made again: only then does somebody listen for the grant.
+    /// Another connection may still seem to carry the session; the new one takes over in any case. Waiters that are
+    /// away stay so until their acquire is made again: only then does somebody listen for the grant.
     pub(super) fn attach_session(&mut self, namespace: &Namespace, key: Key) -> Result<Reply, Refusal> {
         let id = self.session_of(namespace, key)?;
         let session = &self.state().sessions[&id];
         let (namespace, holder) = (session.namespace.clone(), session.holder.id.clone());
         self.emit(Event::SessionAttached { id, namespace, holder });
-        self.callers_lost(id);
         Ok(self.session_reply(id))
     }
 
@@ -57,29 +56,8 @@ impl Step<'_> {
             let deadline = self.at() + session.grace;
             let (namespace, holder) = (session.namespace.clone(), session.holder.id.clone());
             self.emit(Event::SessionDetached { id, namespace, holder, deadline });
-            self.callers_lost(id);
         }
         Reply::Done
-    }
-
-    fn callers_lost(&mut self, id: SessionId) {
-        let waiters = self.state().sessions[&id].waiters.clone();
-        for waiter in waiters {
-            self.caller_lost(waiter);
-        }
-    }
-
-    /// Whoever waited through the connection that broke may come back if they can say who they are.
-    fn caller_lost(&mut self, id: WaiterId) {
-        let waiter = &self.state().waiters[&id];
-        let (pool, holder) = (waiter.pool.clone(), waiter.holder.id.clone());
-        if waiter.session.is_none() || waiter.request.is_none() {
-            self.end_wait_only(id, WaitEnd::CallerGone);
-        } else if !self.state().pools[&pool].queue.is_away(waiter.place(id)) {
-            self.emit(Event::WaiterAway { id, pool: pool.clone(), holder });
-        }
-        // It may have stood in front of others.
-        self.machine.unserved.insert(pool);
     }
 
     pub(super) fn end_session(&mut self, namespace: &Namespace, key: Key) -> Result<Reply, Refusal> {
@@ -112,9 +90,13 @@ impl Step<'_> {
     pub(super) fn restart(&mut self) -> Reply {
         let waiters: alloc::vec::Vec<_> = self.state().waiters.keys().copied().collect();
         for id in waiters {
-            self.caller_lost(id);
+            self.caller_lost(id, true);
         }
         self.emit(Event::Restarted);
+        // Their removal may have been under way.
+        let removing = self.state().pools.iter().filter(|(_, pool)| pool.removing).map(|(path, _)| path.clone());
+        let removing: alloc::vec::Vec<_> = removing.collect();
+        self.machine.unserved.extend(removing);
         Reply::Done
     }
 

@@ -19,7 +19,7 @@ const LOCK: &str = "lock";
 const DB: &str = "db";
 /// The database while it is being made.
 const NEW: &str = "new";
-/// There while commits are not synced.
+/// There while the journal may have commits that were not synced.
 const UNSYNCED: &str = "unsynced";
 const FORMAT_FILE: &str = "format";
 
@@ -37,6 +37,8 @@ const ROWS_BUFFER_BYTES: u64 = 16 * 1024 * 1024;
 /// A data directory that nobody else can use.
 pub(super) struct Directory {
     path: PathBuf,
+    /// Whether the mark is there.
+    unsynced: bool,
     _lock: File,
 }
 
@@ -52,7 +54,8 @@ impl Directory {
     pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
         make_private(path).map_err(|error| io_error("make", path, error))?;
         check_ours(path)?;
-        let directory = Self { path: path.to_owned(), _lock: lock(path)? };
+        let lock = lock(path)?;
+        let directory = Self { path: path.to_owned(), unsynced: path.join(UNSYNCED).exists(), _lock: lock };
         if !directory.db().exists() {
             directory.make_db()?;
         }
@@ -65,22 +68,28 @@ impl Directory {
         self.path.join(DB)
     }
 
-    /// Whether the last server here did not sync its commits.
+    /// Whether the journal may have commits that were not synced.
     pub(super) fn is_unsynced(&self) -> bool {
-        self.path.join(UNSYNCED).exists()
+        self.unsynced
     }
 
-    pub(super) fn set_unsynced(&self, unsynced: bool) -> Result<(), StoreError> {
+    /// Costs nothing if it is so already: every commit says it.
+    pub(super) fn set_unsynced(&mut self, unsynced: bool) -> Result<(), StoreError> {
+        if unsynced == self.unsynced {
+            return Ok(());
+        }
         let mark = self.path.join(UNSYNCED);
         let set = || -> io::Result<()> {
-            match (unsynced, mark.exists()) {
-                (true, false) => File::create(&mark)?.sync_all()?,
-                (false, true) => fs::remove_file(&mark)?,
-                _ => return Ok(()),
+            if unsynced {
+                File::create(&mark)?.sync_all()?;
+            } else {
+                fs::remove_file(&mark)?;
             }
             sync_dir(&self.path)
         };
-        set().map_err(|error| io_error("write", &mark, error))
+        set().map_err(|error| io_error("write", &mark, error))?;
+        self.unsynced = unsynced;
+        Ok(())
     }
 
     pub(super) fn open_db(&self) -> Result<(Database, Keyspaces), StoreError> {
@@ -97,7 +106,7 @@ impl Directory {
             if new.exists() {
                 fs::remove_dir_all(&new)?;
             }
-            fs::create_dir(&new)?;
+            make_private(&new)?;
             fs::write(new.join(FORMAT_FILE), format!("tenure {FORMAT}\n"))?;
             File::open(new.join(FORMAT_FILE))?.sync_all()
         };

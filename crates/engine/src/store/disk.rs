@@ -80,9 +80,9 @@ pub struct DiskStore {
     log: Arc<Log>,
     keyspaces: Keyspaces,
     db: Database,
-    _directory: Directory,
+    directory: Directory,
 
-    persist: PersistMode,
+    durability: Durability,
     retention: Retention,
     watermark: Seq,
     history: History,
@@ -129,7 +129,6 @@ impl DiskStore {
         let written = if directory.is_unsynced() { Written::Unsynced } else { Written::Synced };
         journal::check(&directory.db(), written)?;
         let (db, keyspaces) = directory.open_db()?;
-        directory.set_unsynced(options.durability == Durability::Os)?;
         let recovered = recover(&keyspaces, options.pool_idle)?;
         let log = Arc::new(Log {
             entries: keyspaces.log.clone(),
@@ -142,13 +141,8 @@ impl DiskStore {
             log,
             keyspaces,
             db,
-            _directory: directory,
-            // The journal's length and where its blocks are get synced with its data, and nothing else about
-            // it matters, so the cheaper of the two syncs does.
-            persist: match options.durability {
-                Durability::Sync => PersistMode::SyncData,
-                Durability::Os => PersistMode::Buffer,
-            },
+            directory,
+            durability: options.durability,
             retention: options.retention,
             watermark: recovered.watermark,
             history: recovered.history,
@@ -174,7 +168,13 @@ impl DiskStore {
     }
 
     fn write(&mut self, commit: &Commit) -> Result<(), StoreError> {
-        let mut batch = self.db.batch().durability(Some(self.persist));
+        let persist = match self.durability {
+            // The journal's length and where its blocks are get synced with its data, and nothing else about
+            // it matters, so the cheaper of the two syncs does.
+            Durability::Sync => PersistMode::SyncData,
+            Durability::Os => PersistMode::Buffer,
+        };
+        let mut batch = self.db.batch().durability(Some(persist));
         let mut last = Seq(self.log.last.load(Ordering::Acquire));
         if let Some(entry) = &commit.entry {
             assert_eq!(entry.first.0, last.0 + 1, "entries are committed in order, without a gap");
@@ -210,7 +210,15 @@ impl DiskStore {
             let bounds = LogBounds { first, last, bytes: self.history.bytes };
             batch.insert(&self.keyspaces.meta, Address::LogBounds.key(), codec::encode_bounds(bounds));
         }
+        // The mark is there before the first write that it is about, and goes when a sync has covered the last: a
+        // sync of the journal is one of everything in it, whoever wrote it.
+        if self.durability == Durability::Os {
+            self.directory.set_unsynced(true)?;
+        }
         batch.commit().map_err(|error| StoreError::Io(format!("cannot write to the data directory: {error}")))?;
+        if self.durability == Durability::Sync {
+            self.directory.set_unsynced(false)?;
+        }
         // Only now: it is durable.
         if let Some(entry) = &commit.entry {
             self.log.recent.write().unwrap_or_else(PoisonError::into_inner).push(entry.clone());

@@ -78,8 +78,11 @@ fn is_whole(rest: &[u8], at: usize) -> bool {
         let end = &rest[length..];
         return end.len() >= END_MAGIC.len() || !END_MAGIC.starts_with(end);
     }
+    // The batch before ends in the sector where this one begins: if that was not written again, it still has
+    // zeros here. A batch does not begin with a zero, so they are not its own.
     let to_sector = at.next_multiple_of(SECTOR_BYTES) - at;
-    let mut sectors = rest.get(to_sector..).unwrap_or_default().chunks_exact(SECTOR_BYTES);
+    let (begun, sectors) = rest.split_at(to_sector.min(rest.len()));
+    let mut sectors = sectors.chunks_exact(SECTOR_BYTES).chain((!begun.is_empty()).then_some(begun));
     rest.ends_with(END_MAGIC) && !sectors.any(|sector| sector.iter().all(|byte| *byte == 0))
 }
 

@@ -150,6 +150,60 @@ fn a_batch_that_was_being_written_when_the_machine_stopped_is_dropped_as_a_whole
 }
 
 #[test]
+fn a_batch_whose_first_sector_was_not_written_is_dropped_though_later_ones_were() {
+    let mut specimen = Specimen::new(27);
+    specimen.world.reopen();
+    let path = journal(specimen.dir.path());
+    let name = path.strip_prefix(specimen.dir.path()).expect("inside").to_owned();
+    let mut torn = 0;
+    let mut last: Option<std::ops::Range<usize>> = None;
+    for _ in 0..20 {
+        let before = specimen.all();
+        let start = fs::read(&path).expect("reads").len();
+        for _ in 0..12 {
+            let acquire = specimen.world.acquire();
+            specimen.world.apply(Command::Acquire(acquire));
+        }
+        specimen.world.commit(false);
+        let bytes = fs::read(&path).expect("reads");
+        let sector = start.next_multiple_of(512);
+        if sector - start < 2 || bytes.len() <= sector {
+            continue;
+        }
+        torn += 1;
+        let open = |bytes: &[u8]| {
+            let copy = specimen.copy();
+            fs::write(copy.path().join(&name), bytes).expect("writes");
+            specimen.open(copy.path())
+        };
+        let assert_damaged = |bytes: &[u8]| {
+            let error = open(bytes).expect_err("it is damaged");
+            assert!(matches!(error, StoreError::Damaged(_)), "{error}");
+        };
+
+        // The sector as it was when the batch before had been synced, with and without the zeros behind it all.
+        let mut old = bytes.clone();
+        old[start..sector].fill(0);
+        assert_eq!(open(&old).expect("opens"), before, "from byte {start} to {sector}");
+        old.extend([0; 700]);
+        assert_eq!(open(&old).expect("opens"), before, "from byte {start} to {sector}");
+
+        // A sector that is neither as it was nor as it was to be.
+        let mut flipped = bytes.clone();
+        flipped[start] ^= 2;
+        assert_damaged(&flipped);
+
+        // It was synced before the next batch was begun.
+        if let Some(last) = last.replace(start..sector) {
+            let mut old = bytes.clone();
+            old[last].fill(0);
+            assert_damaged(&old);
+        }
+    }
+    assert!(torn > 10, "most batches begin in the middle of a sector and go on in the next: {torn}");
+}
+
+#[test]
 fn a_hole_in_what_was_synced_is_damage_and_in_what_was_not_it_is_the_end() {
     let specimen = Specimen::new(24);
     let whole = journal(specimen.dir.path());
@@ -194,6 +248,33 @@ fn a_journal_that_was_sealed_may_have_nothing_torn() {
     fs::write(copy.path().join(name.with_file_name("2.jnl")), [0; 1_000]).expect("writes");
     let error = specimen.open(copy.path()).expect_err("it is damaged");
     assert!(matches!(error, StoreError::Damaged(_)), "{error}");
+}
+
+#[test]
+fn a_server_that_refuses_to_start_has_written_nothing() {
+    let specimen = Specimen::new(28);
+    // The journal is in order, and so is everything else that is looked at before the rows.
+    let tables = specimen.dir.path().join("db/keyspaces/2/tables");
+    let table = tables.read_dir().expect("lists").next().expect("there is one").expect("lists").path();
+    let mut bytes = fs::read(&table).expect("reads");
+    bytes[200] ^= 1;
+    fs::write(&table, bytes).expect("writes");
+    let written = fs::read(journal(specimen.dir.path())).expect("reads");
+
+    for durability in [Durability::Sync, Durability::Os] {
+        for unsynced in [false, true] {
+            let copy = specimen.copy();
+            let mark = copy.path().join("unsynced");
+            if unsynced {
+                fs::write(&mark, "").expect("writes");
+            }
+            let options = DiskOptions { durability, ..specimen.world.options };
+            let error = DiskStore::open(copy.path(), options).expect_err("a row cannot be read");
+            assert!(matches!(error, StoreError::Damaged(_)), "{error}");
+            assert_eq!(mark.exists(), unsynced, "{durability:?}");
+            assert!(fs::read(journal(copy.path())).expect("reads") == written, "{durability:?}");
+        }
+    }
 }
 
 fn journal(dir: &Path) -> PathBuf {

@@ -118,3 +118,39 @@ fn unsynced_commits_survive_the_process() {
     world.live(300);
     world.reopen();
 }
+
+#[test]
+fn the_mark_of_unsynced_commits_comes_before_the_first_and_goes_after_a_synced_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mark = dir.path().join("unsynced");
+    let os = DiskOptions { durability: Durability::Os, ..DiskOptions::default() };
+    let mut world = World::new(9, dir.path(), os);
+    assert!(!mark.exists(), "nothing was written yet");
+    world.live(50);
+    assert!(mark.exists());
+
+    // Nothing is replayed, so opening writes nothing: what was found is not yet known to be synced.
+    world.commit(true);
+    drop(world.store.take());
+    world.options.durability = Durability::Sync;
+    drop(DiskStore::open(dir.path(), world.options).expect("opens"));
+    assert!(mark.exists());
+    world.reopen();
+    world.live(50);
+    assert!(!mark.exists(), "commits were synced");
+
+    world.commit(true);
+    drop(world.store.take());
+    drop(DiskStore::open(dir.path(), os).expect("opens"));
+    assert!(!mark.exists(), "nothing was written, so all of it is synced");
+    world.options.durability = Durability::Os;
+    world.reopen();
+    world.live(50);
+    assert!(mark.exists());
+
+    // What is replayed is written as rows, and synced.
+    drop(world.store.take());
+    world.options.durability = Durability::Sync;
+    drop(DiskStore::open(dir.path(), world.options).expect("opens"));
+    assert!(!mark.exists());
+}

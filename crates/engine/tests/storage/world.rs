@@ -245,7 +245,7 @@ impl World {
             }
             94 => Command::RemovePool { pool: self.pool() },
             95 | 96 => match self.random.pick(&self.waiters) {
-                Some(waiter) => Command::Abandon { waiter: *waiter },
+                Some(waiter) => Command::Abandon { waiter: *waiter, may_return: waiter.0 % 2 == 0 },
                 None => Command::Expire,
             },
             97 => match self.random.pick(&self.keys) {

@@ -97,9 +97,11 @@ pub fn refused(refusal: &Refusal) -> Outcome {
         Refusal::MovedOn { pool, expected, now } => {
             with_holders(outcome, now).with("pool", pool.name()).with("token", expected.0)
         }
-        Refusal::UnknownSession | Refusal::RequestReused { .. } | Refusal::Withdrawn { .. } | Refusal::NotHeld => {
-            outcome
-        }
+        Refusal::UnknownSession
+        | Refusal::SessionTakenOver
+        | Refusal::RequestReused { .. }
+        | Refusal::Withdrawn { .. }
+        | Refusal::NotHeld => outcome,
     }
 }
 

@@ -37,7 +37,8 @@ pub(crate) fn acquire(request: v1::AcquireRequest, caller: &Caller) -> Result<Ac
         Selector::parse(&text).map_err(|error| Error::invalid("select", format!("cannot be read {error}")))
     });
     let holder = match &caller.holder {
-        Some(holder) if request.holder.is_empty() && request.meta.is_empty() => holder.clone(),
+        Some(known) if request.holder.is_empty() && request.meta.is_empty() => known.clone(),
+        Some(known) if request.holder.is_empty() => holder(known.id.as_str(), &request.meta)?,
         _ => holder(&request.holder, &request.meta)?,
     };
     Ok(Acquire {

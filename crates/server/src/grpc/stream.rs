@@ -24,6 +24,9 @@ use crate::error::Error;
 /// Requests of one stream that nobody has answered yet; beyond it no more are read. Waits do not count once they
 /// are known to be queued: if they did, a client could not send the release that ends them.
 const UNANSWERED_MAX: usize = 4_096;
+/// Requests in one message. More could not be taken in at once anyway, and would lie here unread: an empty request is
+/// two bytes on the wire and many more in memory.
+const REQUESTS_PER_MESSAGE_MAX: usize = UNANSWERED_MAX;
 /// Answers that go into one message, if there are so many: what a commit of the engine brings at most.
 const ANSWERS_PER_MESSAGE_MAX: usize = 1_024;
 /// No answer is added to a message of this size: a refusal that names many holders has tens of kilobytes, and clients
@@ -57,6 +60,8 @@ enum Stage {
 }
 
 struct Open {
+    /// The request by which it was opened. Its second answer is the end of it.
+    id: u64,
     caller: Caller,
     session: SessionId,
     attachment: u64,
@@ -67,7 +72,7 @@ struct InFlight {
     /// Known to be in the queue.
     waiting: bool,
     /// It can be made again by its request id, and finds its place or its grant.
-    reclaimable: bool,
+    returns: bool,
 }
 
 impl SessionStream {
@@ -102,6 +107,11 @@ impl SessionStream {
             }
             let Some(requests) = &mut self.requests else { break };
             match Pin::new(requests).poll_next(cx) {
+                Poll::Ready(Some(Ok(message))) if message.requests.len() > REQUESTS_PER_MESSAGE_MAX => {
+                    let count = message.requests.len();
+                    let message = format!("{count} requests in one message; at most {REQUESTS_PER_MESSAGE_MAX} can be");
+                    return Err(Error::invalid("requests", message).into());
+                }
                 Poll::Ready(Some(Ok(message))) => self.unread.extend(message.requests),
                 Poll::Ready(Some(Err(status))) => return Err(status),
                 Poll::Ready(None) => self.requests = None,
@@ -137,13 +147,13 @@ impl SessionStream {
                 return Err(Error::invalid("request", "the stream has its session already"));
             }
             Request::Acquire(request) => {
-                let acquire = convert::acquire(request, caller)?;
-                let reclaimable = acquire.request.is_some() && acquire.session == caller.session;
-                return self.submit(id, Command::Acquire(acquire), reclaimable);
+                let acquire = convert::acquire(*request, caller)?;
+                let returns = acquire.request.is_some() && acquire.session == caller.session;
+                return self.submit(id, Command::Acquire(acquire), returns);
             }
-            Request::Renew(request) => convert::renew(request, caller)?,
-            Request::Release(request) => convert::release(request, caller)?,
-            Request::Withdraw(request) => convert::withdraw(request, caller)?,
+            Request::Renew(request) => convert::renew(*request, caller)?,
+            Request::Release(request) => convert::release(*request, caller)?,
+            Request::Withdraw(request) => convert::withdraw(*request, caller)?,
             Request::Ping(v1::Ping {}) => {
                 let pong = v1::Pong { at_ms: self.engine.now().as_millis() };
                 self.ready.push_back(v1::ServerAnswer { id, answer: Some(Answer::Pong(pong)) });
@@ -164,7 +174,7 @@ impl SessionStream {
     fn open(&mut self, id: u64, request: Request) -> Result<(), Error> {
         let (caller, command) = match request {
             Request::Open(request) => {
-                let open = convert::open_session(request, true)?;
+                let open = convert::open_session(*request, true)?;
                 let holder = Some(open.holder.clone());
                 let caller = Caller { namespace: open.namespace.clone(), session: None, holder };
                 (caller, Command::OpenSession(open))
@@ -182,9 +192,9 @@ impl SessionStream {
         Ok(())
     }
 
-    fn submit(&mut self, id: u64, command: Command, reclaimable: bool) -> Result<(), Error> {
-        let ticket = self.engine.submit(command, ReplyTo { id, answers: self.reply_to.clone() })?;
-        self.in_flight.insert(id, InFlight { ticket, waiting: false, reclaimable });
+    fn submit(&mut self, id: u64, command: Command, returns: bool) -> Result<(), Error> {
+        let ticket = self.engine.submit(command, ReplyTo { id, answers: self.reply_to.clone(), returns })?;
+        self.in_flight.insert(id, InFlight { ticket, waiting: false, returns });
         self.unanswered += 1;
         Ok(())
     }
@@ -195,7 +205,7 @@ impl SessionStream {
         self.settle(id, &reply);
         let answer = match reply {
             Ok(Reply::Session(open)) => {
-                self.opened(&open);
+                self.opened(id, &open);
                 Answer::Opened(convert::session_opened(&open))
             }
             Ok(Reply::Queued(queued)) => Answer::Queued(convert::queued(&queued)),
@@ -208,8 +218,8 @@ impl SessionStream {
                 self.stage = Stage::Closed;
                 Answer::Ended(v1::SessionEnded {})
             }
-            Ok(Reply::Refused(refusal)) => self.refused(Error::Refused(refusal)),
-            Err(failure) => self.refused(Error::Failed(failure)),
+            Ok(Reply::Refused(refusal)) => self.refused(id, Error::Refused(refusal)),
+            Err(failure) => self.refused(id, Error::Failed(failure)),
             Ok(other) => unreachable!("a stream never asks for what is answered with {other:?}"),
         };
         v1::ServerAnswer { id, answer: Some(answer) }
@@ -221,22 +231,23 @@ impl SessionStream {
             self.unanswered -= 1;
         }
         match reply {
-            Ok(Reply::Queued(_)) => request.waiting = true,
+            Ok(Reply::Queued(_) | Reply::Session(_)) => request.waiting = true,
             _ => {
                 self.in_flight.remove(&id);
             }
         }
     }
 
-    fn opened(&mut self, open: &tenure_core::SessionOpen) {
+    fn opened(&mut self, id: u64, open: &tenure_core::SessionOpen) {
         if let Stage::Opening(caller) = std::mem::replace(&mut self.stage, Stage::Closed) {
             let caller = Caller { session: Some(open.key), ..caller };
-            self.stage = Stage::Open(Open { caller, session: open.id, attachment: open.attachment });
+            self.stage = Stage::Open(Open { id, caller, session: open.id, attachment: open.attachment });
         }
     }
 
-    fn refused(&mut self, error: Error) -> Answer {
-        if let Stage::Opening(_) = self.stage {
+    fn refused(&mut self, id: u64, error: Error) -> Answer {
+        // It was not opened; or it was, and has ended or been taken over.
+        if matches!(&self.stage, Stage::Opening(_)) || matches!(&self.stage, Stage::Open(open) if open.id == id) {
             self.stage = Stage::Closed;
         }
         Answer::Refused(error.tell())
@@ -290,13 +301,13 @@ impl Drop for SessionStream {
         while let Ok(answered) = self.answers.try_recv() {
             if let Ok(Reply::Granted(grant)) = &answered.reply
                 && let Some(request) = self.in_flight.get(&answered.id)
-                && !request.reclaimable
+                && !(request.returns && grant.ends_by_itself())
             {
                 self.engine.hang_up(request.ticket, Some(grant.token));
             }
             self.settle(answered.id, &answered.reply);
         }
-        for request in self.in_flight.values().filter(|request| !request.reclaimable) {
+        for request in self.in_flight.values() {
             self.engine.hang_up(request.ticket, None);
         }
         if let Stage::Open(Open { session, attachment, .. }) = self.stage {

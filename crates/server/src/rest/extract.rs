@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::RequestExt;
 use axum::body::to_bytes;
 use axum::extract::{RawPathParams, Request};
-use axum::http::header;
+use axum::http::{Method, header};
 use serde::Deserializer;
 use serde::de::DeserializeOwned;
 
@@ -33,6 +33,11 @@ pub(super) async fn parameters<T: DeserializeOwned>(request: &mut Request) -> Re
 
 /// A message that is the body.
 pub(super) async fn body<T: DeserializeOwned>(request: Request) -> Result<T, Error> {
+    // Somebody who asks for a namespace there would get a lock in another.
+    if request.method() == Method::POST && request.uri().query().is_some_and(|query| !query.is_empty()) {
+        let message = "the query of a POST is not read: everything stands in the body".into();
+        return Err(Error::Invalid { field: None, message });
+    }
     let content_type = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media_type = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
     if !media_type.eq_ignore_ascii_case("application/json") {

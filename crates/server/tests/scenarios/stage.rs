@@ -76,7 +76,7 @@ impl<F: Face> OnServer<F> {
         if in_session && let Some(stream) = stream {
             // The stream's own session needs no naming.
             let request = wire::acquire(acquire, None);
-            return told(&stream.ask(Request::Acquire(request), late).await);
+            return told(&stream.ask(Request::Acquire(Box::new(request)), late).await);
         }
         let before = self.places(&acquire.pool).await;
         let mut arrived = self.host().engine.commands();
@@ -128,7 +128,7 @@ impl<F: Face> OnServer<F> {
         let stream = if open.polled { None } else { face.stream().await };
         let own = self.actor(actor);
         let opened = match stream {
-            Some(stream) => own.carry(stream, Request::Open(request)).await,
+            Some(stream) => own.carry(stream, Request::Open(Box::new(request))).await,
             None => {
                 own.kept_alive = !open.polled;
                 outcome(face.open_session(request).await, |opened| wire::session(&opened))
@@ -140,7 +140,9 @@ impl<F: Face> OnServer<F> {
         opened
     }
 
+    /// The connection before is told that it was taken over, and the server lets it go: waits until it has.
     async fn resume_session(&mut self, actor: &str) -> Outcome {
+        let mut hang_ups = self.host().engine.hang_ups();
         let face = self.face();
         let stream = face.stream().await;
         let own = self.actor(actor);
@@ -155,7 +157,12 @@ impl<F: Face> OnServer<F> {
                     holder: actor.to_owned(),
                     ..v1::ResumeSession::default()
                 };
-                own.carry(stream, Request::Resume(request)).await
+                let outcome = own.carry(stream, Request::Resume(Box::new(request))).await;
+                if own.stream.is_some() {
+                    let lost: usize = own.old.drain(..).map(|connection| connection.waiting).sum();
+                    hang_ups.grown_by(lost as u64).await;
+                }
+                outcome
             }
             None => {
                 own.kept_alive = true;
@@ -197,10 +204,9 @@ impl<F: Face> OnServer<F> {
         hang_ups.grown_by(lost as u64).await;
     }
 
-    async fn drop_old(&mut self, actor: &str) {
-        let mut commands = self.host().engine.commands();
-        let old = std::mem::take(&mut self.actor(actor).old).len();
-        commands.grown_by(old as u64).await;
+    /// The server has let it go when the session was resumed.
+    fn drop_old(&mut self, actor: &str) {
+        self.actor(actor).old.clear();
     }
 
     async fn hang_up(&mut self, actor: &str) {
@@ -215,7 +221,9 @@ impl<F: Face> OnServer<F> {
         let request = v1::RenewRequest { namespace, key, pool, ttl_ms };
         let face = self.face();
         match self.actor(actor) {
-            Actor { stream: Some(stream), late, .. } => told(&stream.ask(Request::Renew(request), late).await),
+            Actor { stream: Some(stream), late, .. } => {
+                told(&stream.ask(Request::Renew(Box::new(request)), late).await)
+            }
             _ => outcome(face.renew(request).await, |renewed| wire::renewed(&renewed)),
         }
     }
@@ -225,7 +233,9 @@ impl<F: Face> OnServer<F> {
         let request = v1::ReleaseRequest { namespace, key, pool };
         let face = self.face();
         match self.actor(actor) {
-            Actor { stream: Some(stream), late, .. } => told(&stream.ask(Request::Release(request), late).await),
+            Actor { stream: Some(stream), late, .. } => {
+                told(&stream.ask(Request::Release(Box::new(request)), late).await)
+            }
             _ => outcome(face.release(request).await, |released| wire::released(&released)),
         }
     }
@@ -234,7 +244,9 @@ impl<F: Face> OnServer<F> {
         let request = v1::WithdrawRequest { namespace: wire::namespace(namespace), request_id: request.to_owned() };
         let face = self.face();
         match self.actor(actor) {
-            Actor { stream: Some(stream), late, .. } => told(&stream.ask(Request::Withdraw(request), late).await),
+            Actor { stream: Some(stream), late, .. } => {
+                told(&stream.ask(Request::Withdraw(Box::new(request)), late).await)
+            }
             _ => outcome(face.withdraw(request).await, |v1::Withdrawn {}| Outcome::new("withdrawn")),
         }
     }
@@ -364,7 +376,7 @@ impl<F: Face> Stage for OnServer<F> {
             Action::ResumeSession => done = self.resume_session(actor).await,
             Action::EndSession => done = self.end_session(actor).await,
             Action::DropSession => self.drop_session(actor).await,
-            Action::DropOldConnection => self.drop_old(actor).await,
+            Action::DropOldConnection => self.drop_old(actor),
             Action::HangUp => self.hang_up(actor).await,
             Action::StopListening => panic!("through a socket this cannot be played"),
             _ => done = self.operate(action).await,

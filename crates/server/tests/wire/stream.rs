@@ -6,9 +6,9 @@ use tenure_core::{Event, HoldEnd, WaitEnd};
 use tenure_proto::v1::{self, client_request::Request, server_answer::Answer};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
-use tonic::Streaming;
+use tonic::{Code, Streaming};
 
-use crate::fixture::{Fixture, acquire, waiting, within};
+use crate::fixture::{Fixture, acquire, refusal, waiting, within};
 
 /// A client's end of the stream.
 struct Talk {
@@ -33,7 +33,7 @@ impl Talk {
 
     async fn open(fixture: &Fixture, holder: &str) -> (Self, v1::SessionOpened) {
         let open = v1::OpenSessionRequest { holder: holder.into(), grace_ms: Some(5_000), ..Default::default() };
-        let mut talk = Self::start(fixture, Request::Open(open)).await;
+        let mut talk = Self::start(fixture, Request::Open(Box::new(open))).await;
         match talk.hear().await {
             (0, Answer::Opened(opened)) => (talk, opened),
             other => panic!("{other:?}"),
@@ -82,20 +82,20 @@ async fn requests_of_many_tasks_are_answered_by_id() {
     let (mut alice, opened) = Talk::open(&fixture, "alice").await;
     assert_eq!(opened.deadline_ms, None, "the stream carries it");
 
-    alice.say(1, Request::Acquire(in_stream("db")));
+    alice.say(1, Request::Acquire(Box::new(in_stream("db"))));
     let grant = alice.hear_granted(1).await;
     assert_eq!(grant.lifetime(), v1::Lifetime::Session);
-    alice.say(2, Request::Acquire(v1::AcquireRequest { wait_forever: true, ..in_stream("db") }));
+    alice.say(2, Request::Acquire(Box::new(v1::AcquireRequest { wait_forever: true, ..in_stream("db") })));
     match alice.hear().await {
         (2, Answer::Queued(v1::Queued { position: 1, deadline_ms: None })) => {}
         other => panic!("{other:?}"),
     }
     alice.say(3, Request::Ping(v1::Ping {}));
     assert!(matches!(alice.hear().await, (3, Answer::Pong(_))));
-    alice.say(4, Request::Acquire(in_stream("db")));
+    alice.say(4, Request::Acquire(Box::new(in_stream("db"))));
     assert_eq!(alice.hear_refused(4).await.code, "busy");
 
-    alice.say(5, Request::Release(v1::ReleaseRequest { key: grant.key, ..Default::default() }));
+    alice.say(5, Request::Release(Box::new(v1::ReleaseRequest { key: grant.key, ..Default::default() })));
     let heard = [alice.hear().await, alice.hear().await];
     assert!(heard.iter().any(|answer| matches!(answer, (5, Answer::Released(_)))), "{heard:?}");
     assert!(heard.iter().any(|answer| matches!(answer, (2, Answer::Granted(_)))), "{heard:?}");
@@ -106,15 +106,15 @@ async fn leases_are_renewed_and_requests_withdrawn_in_the_stream() {
     let fixture = Fixture::start().await;
     let (mut alice, _) = Talk::open(&fixture, "alice").await;
     let leased = v1::AcquireRequest { ttl_ms: Some(1_000), request_id: Some("r1".into()), ..in_stream("db") };
-    alice.say(1, Request::Acquire(leased.clone()));
+    alice.say(1, Request::Acquire(Box::new(leased.clone())));
     let grant = alice.hear_granted(1).await;
-    alice.say(2, Request::Renew(v1::RenewRequest { key: grant.key.clone(), ..Default::default() }));
+    alice.say(2, Request::Renew(Box::new(v1::RenewRequest { key: grant.key.clone(), ..Default::default() })));
     assert!(matches!(alice.hear().await, (2, Answer::Renewed(v1::Renewed { token: 1, ttl_ms: 1_000, .. }))));
-    alice.say(3, Request::Acquire(leased.clone()));
+    alice.say(3, Request::Acquire(Box::new(leased.clone())));
     assert_eq!(alice.hear_granted(3).await.key, grant.key, "the same request, the same hold");
-    alice.say(4, Request::Withdraw(v1::WithdrawRequest { request_id: "r1".into(), ..Default::default() }));
+    alice.say(4, Request::Withdraw(Box::new(v1::WithdrawRequest { request_id: "r1".into(), ..Default::default() })));
     assert!(matches!(alice.hear().await, (4, Answer::Withdrawn(_))));
-    alice.say(5, Request::Acquire(leased));
+    alice.say(5, Request::Acquire(Box::new(leased)));
     assert_eq!(alice.hear_refused(5).await.code, "request_ended");
 }
 
@@ -122,7 +122,7 @@ async fn leases_are_renewed_and_requests_withdrawn_in_the_stream() {
 async fn ending_the_session_ends_its_holds_and_the_stream() {
     let fixture = Fixture::start().await;
     let (mut alice, _) = Talk::open(&fixture, "alice").await;
-    alice.say(1, Request::Acquire(in_stream("db")));
+    alice.say(1, Request::Acquire(Box::new(in_stream("db"))));
     alice.hear_granted(1).await;
     alice.say(2, Request::End(v1::EndSession {}));
     assert!(matches!(alice.hear().await, (2, Answer::Ended(_))));
@@ -137,12 +137,12 @@ async fn a_lost_stream_is_resumed_with_its_holds_and_places() {
     let other = bob.acquire(acquire("busy", "bob")).await.unwrap().into_inner();
 
     let (mut alice, opened) = Talk::open(&fixture, "alice").await;
-    alice.say(1, Request::Acquire(in_stream("db")));
+    alice.say(1, Request::Acquire(Box::new(in_stream("db"))));
     let grant = alice.hear_granted(1).await;
     let wait = v1::AcquireRequest { wait_forever: true, request_id: Some("w1".into()), ..in_stream("busy") };
-    alice.say(2, Request::Acquire(wait.clone()));
+    alice.say(2, Request::Acquire(Box::new(wait.clone())));
     assert!(matches!(alice.hear().await, (2, Answer::Queued(_))));
-    alice.say(3, Request::Acquire(v1::AcquireRequest { wait_forever: true, ..in_stream("busy") }));
+    alice.say(3, Request::Acquire(Box::new(v1::AcquireRequest { wait_forever: true, ..in_stream("busy") })));
     assert!(matches!(alice.hear().await, (3, Answer::Queued(_))));
     drop(alice);
     fixture.until(|event| matches!(event, Event::SessionDetached { .. })).await;
@@ -152,16 +152,16 @@ async fn a_lost_stream_is_resumed_with_its_holds_and_places() {
 
     let resume =
         v1::ResumeSession { session_key: opened.session_key.clone(), holder: "alice".into(), ..Default::default() };
-    let mut alice = Talk::start(&fixture, Request::Resume(resume)).await;
+    let mut alice = Talk::start(&fixture, Request::Resume(Box::new(resume))).await;
     match alice.hear().await {
         (0, Answer::Opened(again)) => assert_eq!(again.session, opened.session),
         other => panic!("{other:?}"),
     }
-    alice.say(1, Request::Acquire(wait));
+    alice.say(1, Request::Acquire(Box::new(wait)));
     assert!(matches!(alice.hear().await, (1, Answer::Queued(v1::Queued { position: 1, .. }))));
     bob.release(v1::ReleaseRequest { key: other.key, ..Default::default() }).await.unwrap();
     assert_eq!(alice.hear_granted(1).await.pool, "busy");
-    alice.say(2, Request::Release(v1::ReleaseRequest { key: grant.key, ..Default::default() }));
+    alice.say(2, Request::Release(Box::new(v1::ReleaseRequest { key: grant.key, ..Default::default() })));
     assert!(matches!(alice.hear().await, (2, Answer::Released(_))));
 }
 
@@ -169,7 +169,7 @@ async fn a_lost_stream_is_resumed_with_its_holds_and_places() {
 async fn a_session_that_is_not_resumed_ends_after_its_grace() {
     let fixture = Fixture::start().await;
     let (mut alice, _) = Talk::open(&fixture, "alice").await;
-    alice.say(1, Request::Acquire(in_stream("db")));
+    alice.say(1, Request::Acquire(Box::new(in_stream("db"))));
     alice.hear_granted(1).await;
     drop(alice);
     let detached = fixture.until(|event| matches!(event, Event::SessionDetached { .. })).await;
@@ -182,13 +182,13 @@ async fn a_session_that_is_not_resumed_ends_after_its_grace() {
 #[tokio::test]
 async fn a_stream_must_begin_with_its_session() {
     let fixture = Fixture::start().await;
-    let mut talk = Talk::start(&fixture, Request::Acquire(acquire("db", "alice"))).await;
+    let mut talk = Talk::start(&fixture, Request::Acquire(Box::new(acquire("db", "alice")))).await;
     let refusal = talk.hear_refused(0).await;
     assert_eq!((refusal.code.as_str(), refusal.field.as_deref()), ("invalid_argument", Some("request")));
     talk.hear_the_end().await;
 
     let resume = v1::ResumeSession { session_key: "00000000-0000-4000-8000-000000000000".into(), ..Default::default() };
-    let mut talk = Talk::start(&fixture, Request::Resume(resume)).await;
+    let mut talk = Talk::start(&fixture, Request::Resume(Box::new(resume))).await;
     assert_eq!(talk.hear_refused(0).await.code, "unknown_session");
     talk.hear_the_end().await;
 }
@@ -197,21 +197,21 @@ async fn a_stream_must_begin_with_its_session() {
 async fn what_cannot_be_used_is_refused_and_the_stream_goes_on() {
     let fixture = Fixture::start().await;
     let (mut alice, _) = Talk::open(&fixture, "alice").await;
-    alice.say(1, Request::Acquire(in_stream("")));
+    alice.say(1, Request::Acquire(Box::new(in_stream(""))));
     let refusal = alice.hear_refused(1).await;
     assert_eq!((refusal.code.as_str(), refusal.field.as_deref()), ("invalid_argument", Some("pool")));
-    alice.say(2, Request::Release(v1::ReleaseRequest { key: "no key".into(), ..Default::default() }));
+    alice.say(2, Request::Release(Box::new(v1::ReleaseRequest { key: "no key".into(), ..Default::default() })));
     assert_eq!(alice.hear_refused(2).await.field.as_deref(), Some("key"));
     alice.requests.send(message(3, None)).unwrap();
     assert_eq!(alice.hear_refused(3).await.field.as_deref(), Some("request"));
-    alice.say(4, Request::Open(v1::OpenSessionRequest { holder: "alice".into(), ..Default::default() }));
+    alice.say(4, Request::Open(Box::new(v1::OpenSessionRequest { holder: "alice".into(), ..Default::default() })));
     assert_eq!(alice.hear_refused(4).await.field.as_deref(), Some("request"));
 
-    alice.say(5, Request::Acquire(in_stream("db")));
+    alice.say(5, Request::Acquire(Box::new(in_stream("db"))));
     alice.hear_granted(5).await;
-    alice.say(6, Request::Acquire(v1::AcquireRequest { wait_forever: true, ..in_stream("db") }));
+    alice.say(6, Request::Acquire(Box::new(v1::AcquireRequest { wait_forever: true, ..in_stream("db") })));
     assert!(matches!(alice.hear().await, (6, Answer::Queued(_))));
-    alice.say(6, Request::Acquire(in_stream("other")));
+    alice.say(6, Request::Acquire(Box::new(in_stream("other"))));
     assert_eq!(alice.hear_refused(6).await.field.as_deref(), Some("id"), "the id belongs to the wait");
 }
 
@@ -220,7 +220,7 @@ async fn a_client_that_says_no_more_hears_what_it_asked() {
     let fixture = Fixture::start().await;
     let (mut alice, _) = Talk::open(&fixture, "alice").await;
     for id in 1..=100 {
-        alice.say(id, Request::Acquire(in_stream(&format!("p{id}"))));
+        alice.say(id, Request::Acquire(Box::new(in_stream(&format!("p{id}")))));
     }
     let (closed, _) = mpsc::unbounded_channel();
     alice.requests = closed;
@@ -235,7 +235,7 @@ async fn more_requests_than_may_be_unanswered_are_all_answered() {
     let fixture = Fixture::start().await;
     let (mut alice, _) = Talk::open(&fixture, "alice").await;
     for id in 1..=10_000 {
-        alice.say(id, Request::Acquire(in_stream("db")));
+        alice.say(id, Request::Acquire(Box::new(in_stream("db"))));
     }
     alice.hear_granted(1).await;
     for id in 2..=10_000 {
@@ -244,16 +244,52 @@ async fn more_requests_than_may_be_unanswered_are_all_answered() {
 }
 
 #[tokio::test]
+async fn a_message_with_too_many_requests_ends_the_stream() {
+    let fixture = Fixture::start().await;
+    let (mut alice, _) = Talk::open(&fixture, "alice").await;
+    let pings = |count| {
+        let ping = |id| v1::ClientRequest { id, request: Some(Request::Ping(v1::Ping {})) };
+        v1::ClientMessage { requests: (1..=count).map(ping).collect() }
+    };
+    alice.requests.send(pings(4_096)).unwrap();
+    for id in 1..=4_096 {
+        assert!(matches!(alice.hear().await, (heard, Answer::Pong(_)) if heard == id));
+    }
+    alice.requests.send(pings(4_097)).unwrap();
+    let status = within(alice.answers.message()).await.unwrap_err();
+    assert_eq!((status.code(), refusal(&status).field.as_deref()), (Code::InvalidArgument, Some("requests")));
+    fixture.until(|event| matches!(event, Event::SessionDetached { .. })).await;
+}
+
+#[test]
+fn a_request_takes_little_room_before_it_says_anything() {
+    assert!(size_of::<v1::ClientRequest>() <= 24);
+}
+
+#[tokio::test]
+async fn a_closed_half_is_not_kept_open_by_waits_that_are_queued() {
+    let fixture = Fixture::start().await;
+    let (mut alice, _) = Talk::open(&fixture, "alice").await;
+    alice.say(1, Request::Acquire(Box::new(in_stream("db"))));
+    alice.hear_granted(1).await;
+    alice.say(2, Request::Acquire(Box::new(waiting("db", "alice"))));
+    assert!(matches!(alice.hear().await, (2, Answer::Queued(_))));
+    let (closed, _) = mpsc::unbounded_channel();
+    alice.requests = closed;
+    alice.hear_the_end().await;
+}
+
+#[tokio::test]
 async fn more_waits_than_may_be_unanswered_leave_room_for_the_release() {
     let fixture = Fixture::start().await;
     let (mut alice, _) = Talk::open(&fixture, "alice").await;
-    alice.say(1, Request::Acquire(in_stream("db")));
+    alice.say(1, Request::Acquire(Box::new(in_stream("db"))));
     let grant = alice.hear_granted(1).await;
     for id in 2..=5_000 {
-        alice.say(id, Request::Acquire(waiting("db", "alice")));
+        alice.say(id, Request::Acquire(Box::new(waiting("db", "alice"))));
         assert!(matches!(alice.hear().await, (_, Answer::Queued(_))));
     }
-    alice.say(1, Request::Release(v1::ReleaseRequest { key: grant.key, ..Default::default() }));
+    alice.say(1, Request::Release(Box::new(v1::ReleaseRequest { key: grant.key, ..Default::default() })));
     let heard = [alice.hear().await, alice.hear().await];
     assert!(heard.iter().any(|answer| matches!(answer, (2, Answer::Granted(_)))), "{heard:?}");
 }
@@ -262,9 +298,9 @@ async fn more_waits_than_may_be_unanswered_leave_room_for_the_release() {
 async fn a_stopping_server_answers_what_waits_and_ends_the_stream() {
     let fixture = Fixture::start().await;
     let (mut alice, _) = Talk::open(&fixture, "alice").await;
-    alice.say(1, Request::Acquire(in_stream("db")));
+    alice.say(1, Request::Acquire(Box::new(in_stream("db"))));
     alice.hear_granted(1).await;
-    alice.say(2, Request::Acquire(waiting("db", "alice")));
+    alice.say(2, Request::Acquire(Box::new(waiting("db", "alice"))));
     assert!(matches!(alice.hear().await, (2, Answer::Queued(_))));
     within(fixture.server.stop()).await;
     let refusal = alice.hear_refused(2).await;
@@ -279,13 +315,47 @@ async fn many_long_answers_do_not_make_a_message_that_clients_refuse() {
     let meta = (0..16).map(|n| (n.to_string(), "v".repeat(512))).collect();
     let long = v1::AcquireRequest { size: Some(8), meta, ..acquire("db", "alice") };
     for id in 1..=8 {
-        alice.say(id, Request::Acquire(long.clone()));
+        alice.say(id, Request::Acquire(Box::new(long.clone())));
         alice.hear_granted(id).await;
     }
     for id in 9..=300 {
-        alice.say(id, Request::Acquire(in_stream("db")));
+        alice.say(id, Request::Acquire(Box::new(in_stream("db"))));
     }
     for id in 9..=300 {
         assert_eq!(alice.hear_refused(id).await.holders.len(), 8);
     }
+}
+
+#[tokio::test]
+async fn a_stream_whose_session_is_taken_over_is_told_and_ends() {
+    let fixture = Fixture::start().await;
+    let (mut old, opened) = Talk::open(&fixture, "alice").await;
+    let resume = v1::ResumeSession { session_key: opened.session_key, holder: "alice".into(), ..Default::default() };
+    let mut new = Talk::start(&fixture, Request::Resume(resume.into())).await;
+    assert!(matches!(new.hear().await, (0, Answer::Opened(_))));
+    assert_eq!(old.hear_refused(0).await.code, "session_taken_over");
+    old.hear_the_end().await;
+    new.say(1, Request::Acquire(in_stream("db").into()));
+    new.hear_granted(1).await;
+}
+
+#[tokio::test]
+async fn a_stream_whose_session_is_ended_by_another_call_is_told_and_ends() {
+    let fixture = Fixture::start().await;
+    let (mut alice, opened) = Talk::open(&fixture, "alice").await;
+    alice.say(1, Request::Acquire(in_stream("db").into()));
+    alice.hear_granted(1).await;
+    let end = v1::EndSessionRequest { session_key: opened.session_key, ..Default::default() };
+    fixture.grpc().await.end_session(end).await.unwrap();
+    assert_eq!(alice.hear_refused(0).await.code, "unknown_session");
+    alice.hear_the_end().await;
+}
+
+#[tokio::test]
+async fn an_acquire_with_metadata_of_its_own_has_the_holder_of_its_session() {
+    let fixture = Fixture::start().await;
+    let (mut alice, _) = Talk::open(&fixture, "alice").await;
+    let meta = [("job".to_owned(), "7".to_owned())].into();
+    alice.say(1, Request::Acquire(v1::AcquireRequest { meta, ..in_stream("db") }.into()));
+    alice.hear_granted(1).await;
 }
