@@ -19,6 +19,8 @@ use crate::metrics;
 use crate::store::{LogReader, Store, StoreError};
 use crate::{Answer, Answered, Clock, Engine, EventPage, EventQuery, EventsGone, Failure, ReplyTo, Ticket};
 
+/// How much later than its time a batch may still take mail, and so how much shorter a lease may be.
+const BATCH_MILLIS_MAX: u64 = 1;
 /// Batches up to this size are committed without waking the committer.
 const COMMANDS_WITHOUT_HANDOVER_MAX: usize = 4;
 /// How long a batch that only puts callers in queues waits for company: they cannot go on anyway, and often
@@ -281,8 +283,8 @@ impl Writer {
                 Mail::HangUp { .. } | Mail::Detach { .. } | Mail::Tick { .. } => {}
             }
             self.driver.handle(mail);
-            // A batch has one time. What comes later than that must not get a lease that began before it was asked.
-            if self.clock.now() > at {
+            // A batch has one time. What comes much later must not get a lease that began before it was asked for.
+            if self.clock.now().millis_since(at) > BATCH_MILLIS_MAX {
                 break;
             }
             next = match self.mailbox.try_recv() {
