@@ -43,6 +43,8 @@ fn main() -> ExitCode {
 }
 
 fn test() -> Result<(), String> {
+    need("curl", "curl")?;
+    need("prlimit", "util-linux")?;
     cargo(&["fmt", "--all", "--check"])?;
     cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
     cargo(&["test", "--workspace", "--locked", "--doc"])?;
@@ -62,6 +64,18 @@ fn bench(arguments: &[String]) -> Result<(), String> {
     let mut run = vec!["run", "--quiet", "--release", "--locked", "--package", "tenure-bench", "--"];
     run.extend(arguments.iter().map(String::as_str));
     cargo(&run)
+}
+
+/// A program that tests run. Where it is missing it is installed from Debian's packages, if that can be done.
+fn need(program: &str, package: &str) -> Result<(), String> {
+    if Command::new(program).arg("--version").output().is_ok() {
+        return Ok(());
+    }
+    eprintln!("xtask: {program} is missing: apt-get install --yes {package}");
+    match Command::new("apt-get").args(["install", "--yes", package]).status() {
+        Ok(status) if status.success() => Ok(()),
+        _ => Err(format!("tests need {program}; install the package {package}")),
+    }
 }
 
 /// Runs cargo in the workspace's root and shows what is being done.

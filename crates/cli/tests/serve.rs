@@ -116,7 +116,10 @@ async fn a_failed_write_stops_the_process_with_a_plain_message_and_loses_nothing
     client.acquire(acquire("other", "alice")).await.expect_err("what is not durable is not answered");
     let error = server.stderr();
     assert_eq!(server.wait().code(), Some(74), "{error}");
-    assert!(error.contains("cannot write to the data directory, so the server stops"), "{error}");
+    assert!(
+        error.contains("error: cannot write to the data directory") && error.contains("the server stops"),
+        "{error}"
+    );
     assert!(!error.contains("panicked"), "{error}");
 
     let server = Process::serve(data.path(), &[]);

@@ -47,7 +47,9 @@ impl Default for Options {
 
 /// After a failed write nobody knows what is on the disk; only a restart, which reads it, can tell.
 fn stop_the_process(error: StoreError) {
-    eprintln!("tenure: cannot write to the data directory, so the server stops: {error}");
+    eprintln!(
+        "error: {error}\nhint: the server stops; make room or mend the disk, and start it again to see what is there"
+    );
     std::process::exit(74);
 }
 
