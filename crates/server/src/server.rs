@@ -98,6 +98,7 @@ impl Server {
         let tenure = Grpc { service: service.clone(), closing: closing.clone() };
         tasks.spawn(serve_grpc(grpc, tenure, health_service, config.clone(), stopping.clone()));
         let app = rest::App { service, stopping: stopping.clone() };
+        tasks.spawn(metrics::keep_small(closing.clone()));
         tasks.spawn(http::serve(http, rest::router(app), config, stopping.clone()));
         Ok(Self { grpc_addr, http_addr, engine, health, stopping, closing, tasks })
     }
