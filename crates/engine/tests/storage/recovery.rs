@@ -73,6 +73,12 @@ fn a_directory_is_made_for_its_owner_only() {
     let data = dir.path().join("a/b");
     drop(DiskStore::open(&data, DiskOptions::default()).expect("opens"));
     assert_eq!(data.metadata().expect("is there").permissions().mode() & 0o777, 0o700);
+    // One that somebody else made keeps its mode; what is in it is private all the same.
+    let made = dir.path().join("made");
+    std::fs::create_dir(&made).expect("makes");
+    std::fs::set_permissions(&made, PermissionsExt::from_mode(0o755)).expect("opens it up");
+    drop(DiskStore::open(&made, DiskOptions::default()).expect("opens"));
+    assert_eq!(made.join("db").metadata().expect("is there").permissions().mode() & 0o777, 0o700);
 }
 
 #[test]

@@ -150,3 +150,13 @@ async fn an_overloaded_server_says_when_to_come_back() {
     assert!(refusal.retry && !refusal.may_have_happened);
     fixture.engine.stop().await;
 }
+
+#[tokio::test]
+async fn the_query_of_a_post_is_refused_rather_than_ignored() {
+    let fixture = Fixture::start().await;
+    let body = json!({ "pool": "db", "holder": "alice" });
+    let (status, refused) = fixture.post("/api/v1/acquire?namespace=team", body).await;
+    assert_eq!((status, &refused["error"]["code"]), (StatusCode::BAD_REQUEST, &json!("invalid_argument")));
+    let (_, holds) = fixture.get("/api/v1/holds").await;
+    assert_eq!(holds, json!({ "holds": [] }));
+}
