@@ -40,8 +40,8 @@ pub const TTL_MAX: Ttl = Ttl::from_millis(366 * 24 * 60 * 60 * 1_000);
 /// Where lease defaults of this field have converged: 10 to 30 seconds.
 pub const LEASE_DEFAULT: Ttl = Ttl::from_millis(30_000);
 pub const GRACE_DEFAULT: Ttl = Ttl::from_millis(30_000);
-/// How many due things one expire command ends, or waiters one command serves. Small enough to commit
-/// between two of them, large enough to share the cost of the commit.
+/// How many due things one expire command ends, or waiters one command serves: a piece that a batch can be closed
+/// after.
 pub const WORK_PER_COMMAND_MAX: usize = 256;
 /// How many holders a refusal names.
 pub const HOLDERS_TOLD_MAX: usize = 8;

@@ -218,9 +218,6 @@ impl Driver {
             Mail::Abort => {}
         }
         self.expire();
-        for session in std::mem::take(&mut self.over) {
-            self.dismiss(session, Refusal::UnknownSession);
-        }
     }
 
     /// Whether somebody can go on once this batch is durable. Those who were put in a queue cannot.
@@ -321,6 +318,10 @@ impl Driver {
     fn expire(&mut self) {
         while !self.is_full() && self.machine.next_deadline().is_some_and(|deadline| deadline <= self.batch.at) {
             self.apply(Command::Expire);
+        }
+        // A session with much to end may end in a later batch than the one in which it was asked to.
+        for session in std::mem::take(&mut self.over) {
+            self.dismiss(session, Refusal::UnknownSession);
         }
     }
 
