@@ -32,6 +32,9 @@ pub enum Event {
         token: Token,
         pool: PoolPath,
         holder: HolderId,
+        /// The session in which it was acquired, whether or not it would have ended with it. What was written before
+        /// this was noted has none.
+        session: Option<SessionId>,
         /// When it was granted.
         since: Timestamp,
         how: HoldEnd,

@@ -17,7 +17,7 @@ use crate::placement;
 use crate::pool::{Kind, Pool};
 use crate::record::{Hold, RequestStage, Waiter};
 use crate::refusal::Refusal;
-use crate::reply::{Grant, Reply};
+use crate::reply::{Grant, HoldLost, Reply};
 use crate::state::{Due, State};
 use crate::time::{Stamp, Timestamp};
 
@@ -37,6 +37,8 @@ pub struct Outcome {
     pub events: Vec<Event>,
     /// What came of waits, for whoever listens: a grant, or why there is none.
     pub settled: Vec<(WaiterId, Reply)>,
+    /// Holds that were lost, for whoever carries their session.
+    pub lost: Vec<(SessionId, HoldLost)>,
 }
 
 impl Machine {
@@ -65,7 +67,8 @@ impl Machine {
                 || self.next_deadline().is_none_or(|deadline| deadline > stamp.at),
             "what is due is ended before another command"
         );
-        let mut step = Step { machine: self, stamp, events: Vec::new(), settled: Vec::new(), work: 0 };
+        let mut step =
+            Step { machine: self, stamp, events: Vec::new(), settled: Vec::new(), lost: Vec::new(), work: 0 };
         let reply = match step.decide(command) {
             Ok(reply) => reply,
             Err(refusal) => {
@@ -73,7 +76,7 @@ impl Machine {
                 Reply::Refused(Box::new(refusal))
             }
         };
-        Outcome { reply, events: step.events, settled: step.settled }
+        Outcome { reply, events: step.events, settled: step.settled, lost: step.lost }
     }
 
     fn grant(&self, token: Token) -> Box<Grant> {
@@ -87,6 +90,7 @@ struct Step<'a> {
     stamp: Stamp,
     events: Vec<Event>,
     settled: Vec<(WaiterId, Reply)>,
+    lost: Vec<(SessionId, HoldLost)>,
     /// How much has been done, against [`WORK_PER_COMMAND_MAX`].
     work: usize,
 }
@@ -257,7 +261,13 @@ impl Step<'_> {
     fn end_hold_only(&mut self, token: Token, how: HoldEnd) -> PoolPath {
         let hold = &self.state().holds[&token];
         let (pool, holder, since) = (hold.pool.clone(), hold.holder.id.clone(), hold.since);
-        self.emit(Event::Ended { token, pool: pool.clone(), holder, since, how });
+        let session = hold.session;
+        if let Some(id) = session
+            && is_loss(hold, &how)
+        {
+            self.lost.push((id, HoldLost { token, how: how.clone() }));
+        }
+        self.emit(Event::Ended { token, pool: pool.clone(), holder, session, since, how });
         pool
     }
 
@@ -378,6 +388,16 @@ fn never_fits(path: &PoolPath, pool: &Pool, demand: &Demand) -> Option<Refusal> 
         Amount::All => most.max(1),
     };
     (asked > most).then(|| Refusal::NeverFits { pool: path.clone(), asked, most })
+}
+
+/// Whether its holder may not know that it is over.
+fn is_loss(hold: &Hold, how: &HoldEnd) -> bool {
+    match how {
+        // A place in a rate window was used up by being granted: that it passes takes nothing from anybody.
+        HoldEnd::Expired => !matches!(hold.lifetime, Lifetime::Window(_)),
+        HoldEnd::Forced(_) | HoldEnd::OwnerGone => true,
+        HoldEnd::Released | HoldEnd::Withdrawn | HoldEnd::Unreceived | HoldEnd::SessionEnded => false,
+    }
 }
 
 /// When a hold with this lifetime ends by itself.

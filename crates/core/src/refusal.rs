@@ -177,6 +177,7 @@ impl Refusal {
             }
             Self::WindowMismatch { window: None, .. } => "use another pool for the rate, or another lifetime".into(),
             Self::PoolRemoving { .. } => "use another pool, or try again once it is gone".into(),
+            Self::NeverFits { most: 0, .. } => "show the pool to see what it has, with its labels".into(),
             Self::NeverFits { most, .. } => format!("ask for at most {most}, or make the pool larger"),
             Self::LimitReached { limit, .. } => format!("try again later, or raise `{limit}` on the server"),
             Self::OutOfService { .. } => "wait for it to be returned, or ask its operator".into(),
@@ -214,6 +215,9 @@ impl fmt::Display for Refusal {
             }
             Self::WindowMismatch { pool, window: None } => write!(f, "pool `{}` is not a rate window", pool.name()),
             Self::PoolRemoving { pool } => write!(f, "pool `{}` is being removed", pool.name()),
+            Self::NeverFits { pool, most: 0, .. } => {
+                write!(f, "pool `{}` has nothing that would ever fit this request", pool.name())
+            }
             Self::NeverFits { pool, asked, most } => {
                 write!(f, "pool `{}` can never give {asked}: the most it has for this request is {most}", pool.name())
             }

@@ -1,9 +1,11 @@
 //! What a command is answered with.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::command::{Lifetime, ResourceSpec};
+use crate::event::HoldEnd;
 use crate::names::*;
 use crate::refusal::Refusal;
 use crate::time::{Timestamp, Ttl};
@@ -28,6 +30,8 @@ pub enum Reply {
         holds: usize,
     },
     Session(SessionOpen),
+    /// To whoever carries a session: a hold of it is over. Shared, so that the sender can see which are not heard yet.
+    Lost(Arc<HoldLost>),
     /// Done, and there is nothing to tell.
     Done,
     /// Whether the pool had to be made.
@@ -75,10 +79,18 @@ pub struct Queued {
     pub deadline: Option<Timestamp>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A hold of a session that is over though nobody who had its key ended it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HoldLost {
+    pub token: Token,
+    pub how: HoldEnd,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionOpen {
     pub id: SessionId,
     pub key: Key,
+    pub holder: Arc<Holder>,
     pub grace: Ttl,
     /// When it ends if nothing is done; none while a connection carries it.
     pub deadline: Option<Timestamp>,

@@ -217,6 +217,13 @@ impl World {
         }
         let settled: BTreeSet<_> = outcome.settled.iter().map(|(id, _)| *id).collect();
         assert_eq!(settled.len(), outcome.settled.len(), "a wait is settled once");
+        for (id, lost) in &outcome.lost {
+            let ended = outcome.events.iter().filter(|event| {
+                matches!(event, Event::Ended { token, session, how, .. }
+                    if (*token, *session, how) == (lost.token, Some(*id), &lost.how))
+            });
+            assert_eq!(ended.count(), 1, "what is lost has ended, and is lost once");
+        }
     }
 
     fn check(&self, when: &str) {

@@ -3,13 +3,16 @@
 //! The rules themselves are covered by the scenarios, which run on every engine too; this is about what an
 //! engine adds: order, durability, callers that come and go.
 
+mod asking;
+
 use std::pin::Pin;
 use std::sync::Arc;
 
 use tenure_core::*;
 use tokio::sync::mpsc;
 
-use crate::{Acquiring, Answered, Calls, Engine, EventQuery, Failure, ReplyTo};
+use self::asking::*;
+use crate::{Answered, Calls, Engine, EventQuery, Failure, ReplyTo};
 
 /// An engine under test, and the world around it.
 pub trait Harness: Send {
@@ -45,6 +48,8 @@ cases![
     a_caller_within_a_session_that_hangs_up_is_granted_nothing,
     a_caller_whose_connection_is_lost_keeps_its_place_until_nobody_listens_for_it,
     only_so_many_may_listen_for_one_wait,
+    whoever_carries_a_session_is_told_which_of_its_holds_are_lost_and_no_others,
+    only_the_newest_connection_of_a_session_is_told_what_is_lost,
     what_was_answered_survives_a_crash_with_its_deadline_and_tokens_go_on_rising,
     a_session_gets_its_grace_again_after_a_crash_and_its_waiter_keeps_its_place,
     a_stop_answers_everybody_and_loses_nothing,
@@ -79,7 +84,7 @@ async fn what_was_answered_is_seen_by_whoever_asks_next(harness: &mut dyn Harnes
     let holds = holds(&engine, "db").await;
     assert_eq!(holds.iter().map(|hold| hold.token).collect::<Vec<_>>(), [grant.token]);
     release(&engine, &grant).await;
-    assert_eq!(self::holds(&engine, "db").await, []);
+    assert_eq!(asking::holds(&engine, "db").await, []);
 }
 
 async fn a_thousand_waiters_are_served_once_each_and_in_order(harness: &mut dyn Harness) {
@@ -212,6 +217,70 @@ async fn only_so_many_may_listen_for_one_wait(harness: &mut dyn Harness) {
     assert_eq!(holds(&engine, "db").await.len(), 1);
 }
 
+async fn whoever_carries_a_session_is_told_which_of_its_holds_are_lost_and_no_others(harness: &mut dyn Harness) {
+    let engine = harness.engine();
+    let (open, mut heard) = carry(&engine, Command::OpenSession(opening(60_000, true))).await;
+    let mine = |pool: &str, lifetime| Acquire { session: Some(open.key), lifetime, ..request(pool) };
+    let owner = OwnerId::parse("workflow-7").expect("an owner");
+    let second = Ttl::from_millis(1_000);
+
+    let released = granted(&engine, mine("a", None)).await;
+    release(&engine, &released).await;
+    let withdrawn = Acquire { request: RequestId::parse("r-1").ok(), ..mine("b", None) };
+    granted(&engine, withdrawn).await;
+    let request_id = RequestId::parse("r-1").expect("a request id");
+    let withdraw = Command::Withdraw { namespace: Namespace::default(), request: request_id };
+    engine.call(withdraw).await.expect("it is withdrawn");
+    drop(engine.acquire(mine("c", Some(Lifetime::Kept))).expect("there is room"));
+
+    let forced = granted(&engine, mine("d", None)).await;
+    force_release(&engine, &forced, "a drill").await;
+    let bound = granted(&engine, mine("e", Some(Lifetime::Bound(owner.clone())))).await;
+    engine.call(Command::OwnerGone { namespace: Namespace::default(), owner }).await.expect("it is done");
+    granted(&engine, mine("rate", Some(Lifetime::Window(second)))).await;
+    let expired = granted(&engine, mine("f", Some(Lifetime::Leased(second)))).await;
+    harness.pass(second).await;
+    granted(&engine, mine("g", None)).await;
+    // Holds of nobody's session are nobody's loss.
+    let others = granted(&engine, request("h")).await;
+    force_release(&engine, &others, "another").await;
+    let end = Command::EndSession { namespace: Namespace::default(), session: open.key };
+    engine.call(end).await.expect("it ends");
+
+    let note = Note::parse("a drill").expect("a note");
+    for expected in
+        [(forced.token, HoldEnd::Forced(note)), (bound.token, HoldEnd::OwnerGone), (expired.token, HoldEnd::Expired)]
+    {
+        match heard.recv().await {
+            Some(Answered { id: 7, reply: Ok(Reply::Lost(lost)) }) => {
+                assert_eq!((lost.token, lost.how.clone()), expected);
+            }
+            other => panic!("not lost: {other:?}"),
+        }
+    }
+    let last = heard.recv().await.expect("the end is told");
+    assert_eq!((last.id, refusal(last.reply)), (7, "unknown_session"));
+}
+
+async fn only_the_newest_connection_of_a_session_is_told_what_is_lost(harness: &mut dyn Harness) {
+    let engine = harness.engine();
+    let (open, mut old) = carry(&engine, Command::OpenSession(opening(60_000, true))).await;
+    let attach = Command::AttachSession { namespace: Namespace::default(), session: open.key };
+    let (again, mut new) = carry(&engine, attach).await;
+    let grant = granted(&engine, Acquire { session: Some(open.key), ..request("db") }).await;
+    force_release(&engine, &grant, "a drill").await;
+    let told = new.recv().await.expect("it is told").reply;
+    assert!(matches!(&told, Ok(Reply::Lost(lost)) if lost.token == grant.token), "{told:?}");
+    assert_eq!(refusal(old.recv().await.expect("it is told").reply), "session_taken_over");
+    assert!(old.recv().await.is_none(), "nothing more is said to the old one");
+
+    // Nor is one told that is gone.
+    engine.detach(again.id, again.attachment);
+    let grant = granted(&engine, Acquire { session: Some(open.key), ..request("db") }).await;
+    force_release(&engine, &grant, "another").await;
+    assert!(new.recv().await.is_none());
+}
+
 async fn what_was_answered_survives_a_crash_with_its_deadline_and_tokens_go_on_rising(harness: &mut dyn Harness) {
     let engine = harness.engine();
     let mut grants = Vec::new();
@@ -330,88 +399,4 @@ async fn a_refusal_rests_on_what_is_durable(harness: &mut dyn Harness) {
     assert_eq!(refusal(second), "busy");
     harness.crash().await;
     assert_eq!(holds(&harness.engine(), "db").await.len(), 1, "what it was refused for is there");
-}
-
-fn request(pool: &str) -> Acquire {
-    Acquire {
-        pool: PoolPath::new(Namespace::default(), PoolName::parse(pool).expect("a pool name")),
-        demand: Demand { amount: Amount::Count(1), selector: None },
-        size: None,
-        lifetime: None,
-        wait: Wait::Try,
-        priority: Priority::default(),
-        holder: Arc::new(Holder::parse("tester", []).expect("a holder")),
-        session: None,
-        request: None,
-    }
-}
-
-fn kept(pool: &str) -> Acquire {
-    Acquire { lifetime: Some(Lifetime::Kept), ..request(pool) }
-}
-
-async fn granted(engine: &Arc<dyn Engine>, acquire: Acquire) -> Box<Grant> {
-    match engine.acquire(acquire).expect("there is room").settle().await {
-        Ok(Reply::Granted(grant)) => grant,
-        other => panic!("not granted: {other:?}"),
-    }
-}
-
-async fn queued(engine: &Arc<dyn Engine>, acquire: Acquire, position: usize) -> Acquiring {
-    let mut acquiring = engine.acquire(acquire).expect("there is room");
-    match acquiring.next().await {
-        Ok(Reply::Queued(queued)) => assert_eq!(queued.position, position),
-        other => panic!("not queued: {other:?}"),
-    }
-    acquiring
-}
-
-async fn settled(acquiring: &mut Acquiring) -> Box<Grant> {
-    match acquiring.next().await {
-        Ok(Reply::Granted(grant)) => grant,
-        other => panic!("not granted: {other:?}"),
-    }
-}
-
-fn release_of(grant: &Grant) -> Command {
-    Command::Release(Release { namespace: grant.pool.namespace().clone(), key: grant.key, pool: None })
-}
-
-async fn release(engine: &Arc<dyn Engine>, grant: &Grant) {
-    let released = engine.call(release_of(grant)).await;
-    assert_eq!(released, Ok(Reply::Released { token: grant.token }));
-}
-
-async fn open_session(engine: &Arc<dyn Engine>, grace: u64) -> Key {
-    let open = OpenSession {
-        namespace: Namespace::default(),
-        holder: Arc::new(Holder::parse("tester", []).expect("a holder")),
-        grace: Ttl::from_millis(grace),
-        attached: false,
-    };
-    match engine.call(Command::OpenSession(open)).await {
-        Ok(Reply::Session(session)) => session.key,
-        other => panic!("no session: {other:?}"),
-    }
-}
-
-async fn holds(engine: &Arc<dyn Engine>, pool: &str) -> Vec<HoldView> {
-    let query = Query::Holds {
-        namespace: Namespace::default(),
-        pool: PoolName::parse(pool).ok(),
-        holder: None,
-        after: None,
-        limit: PAGE_MAX,
-    };
-    match engine.query(query).await.expect("the engine runs") {
-        Ok(View::Holds(page)) => page.items,
-        other => panic!("no holds: {other:?}"),
-    }
-}
-
-fn refusal(reply: Result<Reply, Failure>) -> &'static str {
-    match reply {
-        Ok(Reply::Refused(refusal)) => refusal.code(),
-        other => panic!("not refused: {other:?}"),
-    }
 }

@@ -2,11 +2,12 @@
 //!
 //! No threads, no clock and no disk here, so that a simulator can drive it; [`crate::Embedded`] adds them.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Weak};
 
 use tenure_core::{
-    Command, Event, Machine, Query, Refusal, Reply, Seq, SessionId, Stamp, Timestamp, Token, Ttl, View, WaiterId,
+    Command, Event, HoldLost, Machine, Query, Refusal, Reply, Seq, SessionId, Stamp, Timestamp, Token, Ttl, View,
+    WaiterId,
 };
 use tokio::sync::oneshot;
 
@@ -21,6 +22,9 @@ const EVENTS_PER_BATCH_MAX: usize = 8_192;
 const ROWS_AGE_MAX: Ttl = Ttl::from_millis(60_000);
 /// How many calls may listen for one wait: one, and those that repeated it because they feared for the first.
 const LISTENERS_PER_WAITER_MAX: usize = 16;
+/// How many lost holds a connection may have been told of and not have heard yet: some batches full. Holds can also be
+/// taken by calls beside it, so one that does not listen might otherwise be told without end.
+const LOSSES_UNHEARD_MAX: usize = 65_536;
 
 /// What reaches the writer, in the order in which it is handled.
 #[derive(Debug)]
@@ -63,7 +67,7 @@ pub(crate) struct Driver {
     /// Who listens for what comes of a wait: usually one, more if a request was made again.
     listeners: BTreeMap<WaiterId, Vec<Listener>>,
     waiting: HashMap<Ticket, WaiterId>,
-    /// The connections that carry sessions: they hear when it is over.
+    /// The connections that carry sessions: they hear what is lost, and when it is over.
     carriers: HashMap<SessionId, Carrier>,
     /// Sessions that have ended, and whose carriers have not been told yet.
     over: Vec<SessionId>,
@@ -84,6 +88,18 @@ struct Carrier {
     ticket: Ticket,
     attachment: u64,
     reply_to: ReplyTo,
+    /// What it was told is lost, as far as it may not have heard of it.
+    unheard: VecDeque<Weak<HoldLost>>,
+}
+
+impl Carrier {
+    /// How many losses it has still to hear of. They are heard in order, and dropped by whoever hears them.
+    fn unheard(&mut self) -> usize {
+        while self.unheard.front().is_some_and(|lost| lost.strong_count() == 0) {
+            self.unheard.pop_front();
+        }
+        self.unheard.len()
+    }
 }
 
 /// A batch under way.
@@ -277,7 +293,8 @@ impl Driver {
                 self.told.insert(grant.token, told + 1);
             }
             Reply::Session(open) if carries => {
-                let carrier = Carrier { ticket, attachment: open.attachment, reply_to: reply_to.clone() };
+                let unheard = VecDeque::new();
+                let carrier = Carrier { ticket, attachment: open.attachment, reply_to: reply_to.clone(), unheard };
                 self.dismiss(open.id, Refusal::SessionTakenOver);
                 self.carriers.insert(open.id, carrier);
             }
@@ -286,12 +303,26 @@ impl Driver {
         self.deliver(Delivery::Reply { ticket, reply_to, reply: Ok(reply) });
     }
 
-    /// Tells the connection that carried a session that it does not any more: a second answer to the command by which
+    /// Tells the connection that carried a session that it does not any more: the last answer to the command by which
     /// it came to.
     fn dismiss(&mut self, session: SessionId, why: Refusal) {
         if let Some(Carrier { ticket, reply_to, .. }) = self.carriers.remove(&session) {
             self.deliver(Delivery::Reply { ticket, reply_to, reply: Ok(Reply::Refused(Box::new(why))) });
         }
+    }
+
+    /// Tells the connection that carries the session, if there is one: another answer to the same command, and not its
+    /// end.
+    fn tell_lost(&mut self, session: SessionId, lost: HoldLost) {
+        let Some(carrier) = self.carriers.get_mut(&session) else { return };
+        if carrier.unheard() >= LOSSES_UNHEARD_MAX {
+            let (limit, max) = ("losses_unheard_max", LOSSES_UNHEARD_MAX);
+            return self.dismiss(session, Refusal::LimitReached { limit, max });
+        }
+        let lost = Arc::new(lost);
+        carrier.unheard.push_back(Arc::downgrade(&lost));
+        let (ticket, reply_to) = (carrier.ticket, carrier.reply_to.clone());
+        self.deliver(Delivery::Reply { ticket, reply_to, reply: Ok(Reply::Lost(lost)) });
     }
 
     fn hang_up(&mut self, ticket: Ticket, unreceived: Option<Token>) {
@@ -346,6 +377,10 @@ impl Driver {
         }
         let events = outcome.events.len();
         self.batch.events.extend(outcome.events);
+        // Before whoever is served in its place.
+        for (session, lost) in outcome.lost {
+            self.tell_lost(session, lost);
+        }
         let told = outcome.settled.into_iter().map(|(waiter, reply)| self.settle(waiter, &reply)).sum();
         Applied { reply: outcome.reply, events, told }
     }
@@ -378,7 +413,8 @@ impl Driver {
 #[cfg(test)]
 mod tests {
     use tenure_core::{
-        Acquire, Amount, Demand, Holder, Limits, Namespace, PoolName, PoolPath, Priority, State, Ttl, Wait,
+        Acquire, Amount, Demand, HoldEnd, Holder, Limits, Namespace, OpenSession, PoolName, PoolPath, Priority, State,
+        Ttl, Wait,
     };
 
     use super::*;
@@ -409,6 +445,52 @@ mod tests {
         let mut driver = Driver::new(Machine::restored(State::new(limits.pool_idle), limits), nonces);
         driver.restart(Timestamp::from_millis(1));
         driver
+    }
+
+    fn open() -> (Mail, tokio::sync::mpsc::UnboundedReceiver<Answered>) {
+        let (answers, heard) = tokio::sync::mpsc::unbounded_channel();
+        let holder = Arc::new(Holder::parse("tester", []).unwrap());
+        let grace = Ttl::from_millis(30_000);
+        let open = OpenSession { namespace: Namespace::default(), holder, grace, attached: true };
+        let reply_to = ReplyTo { id: 0, answers, returns: false };
+        (Mail::Command { ticket: Ticket(0), command: Command::OpenSession(open), reply_to }, heard)
+    }
+
+    #[test]
+    fn a_connection_that_does_not_listen_is_told_of_so_many_losses_and_then_dismissed() {
+        let mut driver = driver();
+        driver.begin(Timestamp::from_millis(1));
+        let (mail, mut heard) = open();
+        driver.handle(mail);
+        send(driver.finish());
+        let Some(Answered { reply: Ok(Reply::Session(session)), .. }) = heard.try_recv().ok() else { panic!() };
+        let lost = |token| HoldLost { token: Token(token), how: HoldEnd::Expired };
+        let lose = |driver: &mut Driver, tokens: std::ops::Range<u64>| {
+            driver.begin(Timestamp::from_millis(1));
+            tokens.for_each(|token| driver.tell_lost(session.id, lost(token)));
+            send(driver.finish());
+        };
+        let most = LOSSES_UNHEARD_MAX as u64;
+        lose(&mut driver, 0..most);
+        for token in 0..10 {
+            let answered = heard.try_recv().unwrap();
+            assert_eq!(answered.reply, Ok(Reply::Lost(Arc::new(lost(token)))));
+        }
+        // As many again as have been heard, and one too many; then nobody is there to be told.
+        lose(&mut driver, most..most + 20);
+        for token in 10..most + 10 {
+            let answered = heard.try_recv().unwrap();
+            assert_eq!(answered.reply, Ok(Reply::Lost(Arc::new(lost(token)))));
+        }
+        let last = heard.try_recv().unwrap().reply;
+        assert!(matches!(&last, Ok(Reply::Refused(why)) if why.code() == "limit_reached"), "{last:?}");
+        assert!(heard.try_recv().is_err());
+    }
+
+    fn send(prepared: Prepared) {
+        prepared.deliveries.into_iter().for_each(|delivery| {
+            delivery.send();
+        });
     }
 
     #[test]

@@ -32,8 +32,9 @@ use tokio::sync::{mpsc, watch};
 /// not receive is taken back.
 pub trait Engine: Send + Sync + 'static {
     /// Hands a command over, or refuses at once if there is no room for it. An acquire that has to wait is
-    /// answered twice: queued, and later what came of it. So is a command by which a connection comes to carry a
-    /// session: opened, and later why it does not carry it any more.
+    /// answered twice: queued, and later what came of it. A command by which a connection comes to carry a session
+    /// is answered with the session, then with each hold of it that is lost, and at last with why the connection does
+    /// not carry it any more.
     fn submit(&self, command: Command, reply_to: ReplyTo) -> Result<Ticket, Failure>;
 
     /// Says that nobody listens for the answers of a ticket any more. If it waits, it leaves the queue or, if the
@@ -66,7 +67,8 @@ pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
 #[derive(Clone, Debug)]
 pub struct ReplyTo {
     pub id: u64,
-    /// Never full: a caller has one answer per command and one more per wait, and commands are bounded.
+    /// Never full: a caller has one answer per command, one more per wait and a bounded number of losses, and commands
+    /// are bounded.
     pub answers: mpsc::UnboundedSender<Answered>,
     /// Whether the caller, if its connection is lost, comes back with its session and asks again by its request id:
     /// then its place in the queue is kept, and a grant that ends by itself is too.

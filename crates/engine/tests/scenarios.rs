@@ -16,7 +16,7 @@ use tenure_scenario::{Action, InSession, Millis, Outcome, Scenario, Stage, run_t
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 fn main() -> ExitCode {
-    run_tests(trials("engine", async |scenario| OnEngine::new(scenario)))
+    run_tests(trials("engine", |_| true, async |scenario| OnEngine::new(scenario)))
 }
 
 struct OnEngine {
@@ -100,10 +100,10 @@ impl OnEngine {
             }
             (Reply::Session(opened), Action::OpenSession(open)) => {
                 let namespace = Namespace::parse(&open.namespace).expect("it was just used");
-                self.sessions.insert(actor.to_owned(), OwnSession { namespace, opened: *opened });
+                self.sessions.insert(actor.to_owned(), OwnSession { namespace, opened: opened.clone() });
             }
             (Reply::Session(opened), _) => {
-                self.sessions.get_mut(actor).expect("it was just used").opened = *opened;
+                self.sessions.get_mut(actor).expect("it was just used").opened = opened.clone();
             }
             _ => {}
         }

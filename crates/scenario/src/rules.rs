@@ -144,11 +144,11 @@ impl Rules {
             }
             (Reply::Session(opened), Action::OpenSession(open)) => {
                 let namespace = tenure_core::Namespace::parse(&open.namespace).expect("it was just used");
-                self.sessions.insert(actor.to_owned(), OwnSession { namespace, opened: *opened });
+                self.sessions.insert(actor.to_owned(), OwnSession { namespace, opened: opened.clone() });
             }
             (Reply::Session(opened), _) => {
                 let session = self.sessions.get_mut(actor).expect("it was just used");
-                session.opened = *opened;
+                session.opened = opened.clone();
             }
             _ => {}
         }

@@ -12,6 +12,7 @@ mod rest;
 mod server;
 mod service;
 mod storage;
+mod version;
 mod watch;
 
 pub use server::{Config, Server, StartError};

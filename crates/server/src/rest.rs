@@ -15,9 +15,11 @@ use axum::routing::get;
 use serde::Serialize;
 use tenure_proto::v1;
 use tokio_util::sync::CancellationToken;
+use tower::util::MapResponseLayer;
 
 use crate::error::{Error, HttpError};
 use crate::service::Service;
+use crate::version;
 
 /// Where the API lives.
 pub(crate) const BASE: &str = "/api/v1";
@@ -49,6 +51,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/metrics", get(operator::metrics))
         .fallback(async || Error::Http(HttpError::UnknownPath))
         .method_not_allowed_fallback(async || Error::Http(HttpError::MethodNotAllowed))
+        .layer(MapResponseLayer::new(version::sign))
         .with_state(app)
 }
 

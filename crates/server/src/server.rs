@@ -14,10 +14,11 @@ use tonic::server::NamedService;
 use tonic::transport::server::TcpIncoming;
 use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_health::server::HealthReporter;
+use tower::util::MapResponseLayer;
 
 use crate::grpc::Grpc;
 use crate::service::Service;
-use crate::{http, metrics, rest};
+use crate::{http, metrics, rest, version};
 
 /// The largest message a client may send.
 const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -167,6 +168,7 @@ async fn serve_grpc(
         // Waiting callers hold a stream each; a cap would lock out the release that they wait for.
         .max_concurrent_streams(None)
         .http2_max_header_list_size(HEADER_BYTES_MAX)
+        .layer(MapResponseLayer::new(version::sign))
         .add_service(TenureServer::new(tenure).max_decoding_message_size(MESSAGE_BYTES_MAX))
         .add_service(health)
         .add_service(reflection)

@@ -110,8 +110,8 @@ impl Step<'_> {
     }
 
     fn session_reply(&self, id: SessionId) -> Reply {
-        let Session { key, grace, deadline, attachments: attachment, .. } =
-            **self.state().sessions.get(&id).expect("it was just seen");
-        Reply::Session(SessionOpen { id, key, grace, deadline, attachment })
+        let session = self.state().sessions.get(&id).expect("it was just seen");
+        let Session { key, grace, deadline, attachments: attachment, .. } = **session;
+        Reply::Session(SessionOpen { id, key, holder: session.holder.clone(), grace, deadline, attachment })
     }
 }

@@ -45,6 +45,7 @@ pub fn reply(reply: &Reply) -> Outcome {
         Reply::Session(session) => Outcome::new("open")
             .with("grace", duration_text(session.grace.as_millis()))
             .with("until", time_or_none(session.deadline)),
+        Reply::Lost(lost) => Outcome::new("lost").with("token", lost.token.0),
         Reply::Done => Outcome::new("done"),
         Reply::PoolSet { created } => Outcome::new("done").with("created", created),
         Reply::PoolRemoved { holds_left } => Outcome::new("done").with("holds-left", holds_left),

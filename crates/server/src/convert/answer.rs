@@ -3,6 +3,7 @@
 use tenure_core::*;
 use tenure_proto::v1;
 
+use super::event::hold_end;
 use super::pool::{owned, resource};
 
 pub(crate) fn grant(grant: &Grant) -> v1::Grant {
@@ -40,6 +41,11 @@ pub(crate) fn session_opened(open: &SessionOpen) -> v1::SessionOpened {
         grace_ms: open.grace.as_millis(),
         deadline_ms: open.deadline.map(Timestamp::as_millis),
     }
+}
+
+pub(crate) fn hold_lost(lost: &HoldLost) -> v1::HoldLost {
+    let (how, note) = hold_end(&lost.how);
+    v1::HoldLost { token: lost.token.0, how: how.into(), note }
 }
 
 pub(crate) fn hold(view: &HoldView) -> v1::Hold {

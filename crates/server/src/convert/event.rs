@@ -27,9 +27,16 @@ pub(crate) fn event(recorded: &Recorded) -> v1::Event {
             deadline_ms: Some(deadline.as_millis()),
             ..told
         },
-        Event::Ended { token, since, how, .. } => {
+        Event::Ended { token, session, since, how, .. } => {
             let (how, note) = hold_end(how);
-            v1::Event { token: Some(token.0), since_ms: Some(since.as_millis()), how: how.into(), note, ..told }
+            v1::Event {
+                token: Some(token.0),
+                session: session.map(|session| session.0),
+                since_ms: Some(since.as_millis()),
+                how: how.into(),
+                note,
+                ..told
+            }
         }
         Event::WaitEnded { id, since, how, .. } => {
             v1::Event { waiter: Some(id.0), since_ms: Some(since.as_millis()), how: wait_end(*how).into(), ..told }
@@ -115,7 +122,7 @@ fn kind(event: &Event) -> v1::EventKind {
     }
 }
 
-fn hold_end(how: &HoldEnd) -> (v1::How, Option<String>) {
+pub(super) fn hold_end(how: &HoldEnd) -> (v1::How, Option<String>) {
     let told = match how {
         HoldEnd::Released => v1::How::Released,
         HoldEnd::Expired => v1::How::Expired,

@@ -34,7 +34,7 @@ pub(crate) fn acquire(request: v1::AcquireRequest, caller: &Caller) -> Result<Ac
         (false, units) => Amount::Count(at_least_one("units", units.unwrap_or(1))?),
     };
     let selector = request.select.map(|text| {
-        Selector::parse(&text).map_err(|error| Error::invalid("select", format!("cannot be read {error}")))
+        Selector::parse(&text).map_err(|error| Error::invalid("select", format!("the selector cannot be read {error}")))
     });
     let holder = match &caller.holder {
         Some(known) if request.holder.is_empty() && request.meta.is_empty() => known.clone(),

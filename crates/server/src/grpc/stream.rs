@@ -60,7 +60,7 @@ enum Stage {
 }
 
 struct Open {
-    /// The request by which it was opened. Its second answer is the end of it.
+    /// The request by which it was opened. After that it is answered with what is lost; a refusal is the end of it.
     id: u64,
     caller: Caller,
     session: SessionId,
@@ -208,6 +208,7 @@ impl SessionStream {
                 self.opened(id, &open);
                 Answer::Opened(convert::session_opened(&open))
             }
+            Ok(Reply::Lost(lost)) => Answer::Lost(convert::hold_lost(&lost)),
             Ok(Reply::Queued(queued)) => Answer::Queued(convert::queued(&queued)),
             Ok(Reply::Granted(grant)) => Answer::Granted(convert::grant(&grant)),
             Ok(Reply::Renewed { token, deadline, ttl }) => Answer::Renewed(convert::renewed(token, ttl, deadline)),
@@ -231,7 +232,7 @@ impl SessionStream {
             self.unanswered -= 1;
         }
         match reply {
-            Ok(Reply::Queued(_) | Reply::Session(_)) => request.waiting = true,
+            Ok(Reply::Queued(_) | Reply::Session(_) | Reply::Lost(_)) => request.waiting = true,
             _ => {
                 self.in_flight.remove(&id);
             }
@@ -240,7 +241,8 @@ impl SessionStream {
 
     fn opened(&mut self, id: u64, open: &tenure_core::SessionOpen) {
         if let Stage::Opening(caller) = std::mem::replace(&mut self.stage, Stage::Closed) {
-            let caller = Caller { session: Some(open.key), ..caller };
+            let holder = caller.holder.or_else(|| Some(open.holder.clone()));
+            let caller = Caller { session: Some(open.key), holder, ..caller };
             self.stage = Stage::Open(Open { id, caller, session: open.id, attachment: open.attachment });
         }
     }

@@ -1,7 +1,9 @@
 //! What operators' tools see: health, reflection, metrics, the front page.
 
-use hyper::StatusCode;
+use hyper::{Request, StatusCode};
 use serde_json::json;
+use tenure_proto::v1;
+use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
@@ -9,8 +11,9 @@ use tonic_reflection::pb::v1::ServerReflectionRequest;
 use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+use tower::ServiceExt;
 
-use crate::fixture::{Fixture, eventually, within};
+use crate::fixture::{Fixture, acquire, eventually, within};
 
 #[tokio::test]
 async fn health_says_no_before_the_server_stops() {
@@ -99,4 +102,29 @@ async fn an_address_in_use_is_named() {
     let config = tenure_server::Config { http: taken, ..tenure_server::Config::any_ports() };
     let error = tenure_server::Server::start(fixture.engine.clone(), config).await.unwrap_err();
     assert!(error.to_string().contains(&taken.to_string()), "{error}");
+}
+
+#[tokio::test]
+async fn every_answer_says_which_server_gave_it() {
+    let fixture = Fixture::start().await;
+    let name = concat!("tenure/", env!("CARGO_PKG_VERSION"));
+    let mut client = fixture.grpc().await;
+    let granted = client.acquire(acquire("db", "alice")).await.unwrap();
+    assert_eq!(granted.metadata().get("server").unwrap(), name);
+    let refused = client.acquire(acquire("db", "bob")).await.unwrap_err();
+    assert_eq!(refused.metadata().get("server").unwrap(), name);
+    let watching = client.watch(v1::WatchRequest::default()).await.unwrap();
+    assert_eq!(watching.metadata().get("server").unwrap(), name);
+
+    for path in ["/tenure.v1.Tenure/NoSuchMethod", "/no.such.Service/Method"] {
+        let request = Request::post(format!("http://localhost{path}")).header("content-type", "application/grpc");
+        let request = request.body(tonic::body::Body::empty()).unwrap();
+        let response = within(fixture.channel().await.oneshot(request)).await.unwrap();
+        assert_eq!(response.headers()["grpc-status"], (Code::Unimplemented as i32).to_string(), "{path}");
+        assert_eq!(response.headers()["server"], name, "{path}");
+    }
+    for path in ["/healthz", "/api/v1/pools", "/no/such/path"] {
+        let response = fixture.send(Request::get(path).body(Vec::new()).unwrap()).await;
+        assert_eq!(response.headers()["server"], name, "{path}");
+    }
 }

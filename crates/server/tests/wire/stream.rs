@@ -1,80 +1,12 @@
 //! The bidirectional stream.
 
-use std::collections::VecDeque;
-
 use tenure_core::{Event, HoldEnd, WaitEnd};
 use tenure_proto::v1::{self, client_request::Request, server_answer::Answer};
 use tokio::sync::mpsc;
-use tokio_stream::wrappers::UnboundedReceiverStream;
-use tonic::{Code, Streaming};
+use tonic::Code;
 
 use crate::fixture::{Fixture, acquire, refusal, waiting, within};
-
-/// A client's end of the stream.
-struct Talk {
-    requests: mpsc::UnboundedSender<v1::ClientMessage>,
-    answers: Streaming<v1::ServerMessage>,
-    heard: VecDeque<v1::ServerAnswer>,
-}
-
-fn message(id: u64, request: Option<Request>) -> v1::ClientMessage {
-    v1::ClientMessage { requests: vec![v1::ClientRequest { id, request }] }
-}
-
-impl Talk {
-    /// On a connection of its own, with its first message.
-    async fn start(fixture: &Fixture, first: Request) -> Self {
-        let (requests, sent) = mpsc::unbounded_channel();
-        requests.send(message(0, Some(first))).unwrap();
-        let mut client = fixture.grpc().await;
-        let answers = client.session(UnboundedReceiverStream::new(sent)).await.unwrap().into_inner();
-        Self { requests, answers, heard: VecDeque::new() }
-    }
-
-    async fn open(fixture: &Fixture, holder: &str) -> (Self, v1::SessionOpened) {
-        let open = v1::OpenSessionRequest { holder: holder.into(), grace_ms: Some(5_000), ..Default::default() };
-        let mut talk = Self::start(fixture, Request::Open(Box::new(open))).await;
-        match talk.hear().await {
-            (0, Answer::Opened(opened)) => (talk, opened),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn say(&self, id: u64, request: Request) {
-        self.requests.send(message(id, Some(request))).unwrap();
-    }
-
-    async fn hear(&mut self) -> (u64, Answer) {
-        while self.heard.is_empty() {
-            let message = within(self.answers.message()).await.unwrap().expect("the stream goes on");
-            self.heard.extend(message.answers);
-        }
-        let heard = self.heard.pop_front().expect("it was just seen");
-        (heard.id, heard.answer.expect("every answer says something"))
-    }
-
-    async fn hear_granted(&mut self, id: u64) -> v1::Grant {
-        match self.hear().await {
-            (heard, Answer::Granted(grant)) if heard == id => grant,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    async fn hear_refused(&mut self, id: u64) -> v1::Refusal {
-        match self.hear().await {
-            (heard, Answer::Refused(refusal)) if heard == id => refusal,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    async fn hear_the_end(&mut self) {
-        assert_eq!(within(self.answers.message()).await.unwrap(), None);
-    }
-}
-
-fn in_stream(pool: &str) -> v1::AcquireRequest {
-    acquire(pool, "")
-}
+use crate::talk::{Talk, in_stream, message};
 
 #[tokio::test]
 async fn requests_of_many_tasks_are_answered_by_id() {
@@ -358,4 +290,16 @@ async fn an_acquire_with_metadata_of_its_own_has_the_holder_of_its_session() {
     let meta = [("job".to_owned(), "7".to_owned())].into();
     alice.say(1, Request::Acquire(v1::AcquireRequest { meta, ..in_stream("db") }.into()));
     alice.hear_granted(1).await;
+}
+
+#[tokio::test]
+async fn a_resumed_stream_has_the_holder_of_its_session() {
+    let fixture = Fixture::start().await;
+    let (alice, opened) = Talk::open(&fixture, "alice").await;
+    drop(alice);
+    let mut alice = Talk::resume(&fixture, &opened).await;
+    alice.say(1, Request::Acquire(in_stream("db").into()));
+    alice.hear_granted(1).await;
+    let holds = fixture.grpc().await.list_holds(v1::ListHoldsRequest::default()).await.unwrap().into_inner().holds;
+    assert_eq!(holds[0].holder, "alice");
 }

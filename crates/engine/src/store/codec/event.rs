@@ -19,7 +19,7 @@ pub(super) fn event(event: &Event) -> stored::Event {
             ttl_ms: ttl.as_millis(),
             deadline_ms: deadline.as_millis(),
         }),
-        Event::Ended { token, pool, holder, since, how } => {
+        Event::Ended { token, pool, holder, session, since, how } => {
             let (how, note) = match how {
                 HoldEnd::Released => (stored::HoldEnd::Released, String::new()),
                 HoldEnd::Expired => (stored::HoldEnd::Expired, String::new()),
@@ -36,6 +36,7 @@ pub(super) fn event(event: &Event) -> stored::Event {
                 since_ms: since.as_millis(),
                 how: how.into(),
                 note,
+                session: session.map(|id| id.0),
             })
         }
         Event::WaitEnded { id, pool, holder, since, how } => {
@@ -132,6 +133,7 @@ pub(super) fn to_event(event: stored::Event) -> Result<Event, Wrong> {
             },
             pool: to_path(it.pool)?,
             holder: holder_id(&it.holder)?,
+            session: it.session.map(session_id).transpose()?,
             since: Timestamp::from_millis(it.since_ms),
         },
         Kind::WaitEnded(it) => Event::WaitEnded {
