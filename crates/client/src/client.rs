@@ -1,0 +1,251 @@
+//! The client as an application holds it: how it is made, what can be asked of it, how it is closed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tenure_proto::v1;
+use tenure_proto::v1::tenure_client::TenureClient;
+use tokio::sync::{mpsc, oneshot};
+use tonic::transport::Channel;
+
+use crate::acquire::Acquire;
+use crate::address::Address;
+use crate::connection;
+use crate::error::Error;
+use crate::guard::Guard;
+use crate::link;
+use crate::session::{Ask, Identity, Note};
+
+const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+/// So that it can be added to any time.
+const CONNECT_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+const GRACE_DEFAULT: Duration = Duration::from_secs(30);
+/// Holders' names have a limit on the server; a made-up one keeps well below it.
+const HOLDER_PART_CHARACTERS_MAX: usize = 64;
+
+/// A connection to a server, with a session, for any number of tasks. Clones share it.
+///
+/// When the last clone and all guards are dropped, the session ends in the background; [`Client::close`] waits for it.
+#[derive(Clone)]
+pub struct Client {
+    handle: Arc<Handle>,
+}
+
+/// What clients, guards and waiting acquires say to the connection's thread. Its end is theirs.
+pub(crate) struct Handle {
+    pub(crate) asks: mpsc::Sender<Ask>,
+    /// Unbounded, because drops cannot wait. There is at most one note for each guard and each acquire there is.
+    pub(crate) notes: mpsc::UnboundedSender<Note>,
+    ids: Arc<AtomicU64>,
+    api: TenureClient<Channel>,
+    holder: String,
+    address: String,
+}
+
+impl Client {
+    /// How to connect, and as whom. The address is `host:port`, `host` (port 3144) or `http://host:port`.
+    pub fn builder(address: impl Into<String>) -> Builder {
+        Builder {
+            address: address.into(),
+            holder: None,
+            meta: BTreeMap::new(),
+            namespace: String::new(),
+            session_grace: GRACE_DEFAULT,
+            connect_timeout: CONNECT_TIMEOUT_DEFAULT,
+        }
+    }
+
+    /// Connects with the defaults of [`Client::builder`].
+    pub async fn connect(address: impl Into<String>) -> Result<Self, Error> {
+        Self::builder(address).connect().await
+    }
+
+    /// Takes one unit of a pool on a lease of 30 s that is renewed for as long as the guard lives, and waits for it
+    /// however long it takes.
+    pub async fn lock(&self, pool: &str) -> Result<Guard, Error> {
+        self.acquire(pool).await
+    }
+
+    /// The same without waiting: `None` if there is no room now.
+    pub async fn try_lock(&self, pool: &str) -> Result<Option<Guard>, Error> {
+        match self.acquire(pool).no_wait().await {
+            Ok(guard) => Ok(Some(guard)),
+            Err(error) if error.is_busy() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Says in detail what is wanted; `.await` it to ask.
+    pub fn acquire(&self, pool: impl Into<String>) -> Acquire {
+        Acquire::new(self.handle.clone(), pool.into())
+    }
+
+    /// Every call of the server with its own messages, over a connection of its own that is made when it is first used
+    /// and mended by itself. It works as long as a client or a guard lives; [`connect_api`] is for those who need neither.
+    /// [`Error::of_status`] says what a failed call means.
+    pub fn api(&self) -> TenureClient<Channel> {
+        self.handle.api.clone()
+    }
+
+    /// Who asks, unless an acquire says otherwise.
+    pub fn holder(&self) -> &str {
+        &self.handle.holder
+    }
+
+    /// Where the server is, as it was given.
+    pub fn address(&self) -> &str {
+        &self.handle.address
+    }
+
+    /// Ends the session in good order: waits end with [`Error::Closed`], what guards hold is released and they are lost
+    /// as [`Lost::Closed`](crate::Lost::Closed). Places in rate windows go on until they end by themselves.
+    pub async fn close(self) -> Result<(), Error> {
+        let (answer, answered) = oneshot::channel();
+        if self.handle.notes.send(Note::Close { answer }).is_err() {
+            return Ok(());
+        }
+        answered.await.unwrap_or(Ok(()))
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("address", &self.handle.address).field("holder", &self.handle.holder).finish()
+    }
+}
+
+impl Handle {
+    pub(crate) fn next_id(&self) -> u64 {
+        self.ids.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// How to connect, and as whom.
+#[derive(Clone, Debug)]
+#[must_use = "nothing is done before `connect`"]
+pub struct Builder {
+    address: String,
+    holder: Option<String>,
+    meta: BTreeMap<String, String>,
+    namespace: String,
+    session_grace: Duration,
+    connect_timeout: Duration,
+}
+
+impl Builder {
+    /// Who asks: others see it while they wait. If left out, `user@host:pid` ([`default_holder`]).
+    pub fn holder(mut self, holder: impl Into<String>) -> Self {
+        self.holder = Some(holder.into());
+        self
+    }
+
+    /// More about the holder, such as a reason or a link.
+    pub fn meta(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.meta.insert(name.into(), value.into());
+        self
+    }
+
+    /// Whose pools; `default` if left out.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = namespace.into();
+        self
+    }
+
+    /// How long the session, with its places in queues and the holds that live as long as it, outlives a lost connection:
+    /// 30 s if left out.
+    pub fn session_grace(mut self, grace: Duration) -> Self {
+        self.session_grace = grace;
+        self
+    }
+
+    /// How long to wait for the server when connecting: 5 s if left out.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout.min(CONNECT_TIMEOUT_MAX);
+        self
+    }
+
+    /// Connects and opens the session. Fails at once if nobody listens, or somebody else; only connections that break
+    /// later are mended.
+    pub async fn connect(self) -> Result<Client, Error> {
+        let address = parse(self.address)?;
+        let given = address.given.clone();
+        let holder = self.holder.unwrap_or_else(default_holder);
+        let (asks, asked) = mpsc::channel(connection::ASKS_MAX);
+        let (notes, noted) = mpsc::unbounded_channel();
+        let (greeting, greeted) = oneshot::channel();
+        let ids = Arc::new(AtomicU64::new(1));
+        let identity = Identity {
+            address: given.clone(),
+            holder: holder.clone(),
+            meta: self.meta,
+            namespace: self.namespace,
+            grace: self.session_grace,
+            connect_timeout: self.connect_timeout,
+        };
+        let mailbox = connection::Mailbox { asks: asked, notes: noted };
+        let api = connection::start(address, identity, ids.clone(), mailbox, greeting)?;
+        let handle = Handle { asks, notes, ids, api: TenureClient::new(api), holder, address: given };
+        let client = Client { handle: Arc::new(handle) };
+        greeted.await.unwrap_or(Err(Error::Closed))?;
+        Ok(client)
+    }
+}
+
+/// Connects without a session, for operators who look and change but hold nothing. A call is made to see who is there.
+pub async fn connect_api(address: &str) -> Result<TenureClient<Channel>, Error> {
+    let address = parse(address.to_owned())?;
+    let endpoint = link::endpoint(&address, CONNECT_TIMEOUT_DEFAULT)?;
+    let attempt = async {
+        let mut api = TenureClient::new(link::connect(&endpoint, &address).await?);
+        let look = v1::ListPoolsRequest { limit: Some(1), ..v1::ListPoolsRequest::default() };
+        match api.list_pools(look).await {
+            Ok(_) => Ok(api),
+            Err(status) => Err(link::diagnose(&address, status).await),
+        }
+    };
+    let timed_out = || Error::Unreachable {
+        address: address.given.clone(),
+        why: format!("it does not answer within {CONNECT_TIMEOUT_DEFAULT:?}"),
+    };
+    tokio::time::timeout(CONNECT_TIMEOUT_DEFAULT, attempt).await.unwrap_or_else(|_| Err(timed_out()))
+}
+
+fn parse(address: String) -> Result<Address, Error> {
+    Address::parse(address).map_err(|(address, why)| Error::Unreachable { address, why })
+}
+
+/// Who this process is to others if it does not say: `user@host:pid`.
+pub fn default_holder() -> String {
+    let user = ["USER", "LOGNAME", "USERNAME"].iter().find_map(|name| std::env::var(name).ok());
+    let part = |text: Option<String>, otherwise: &str| {
+        let text = text.unwrap_or_default();
+        let clean: String = text.chars().filter(|c| !c.is_control()).take(HOLDER_PART_CHARACTERS_MAX).collect();
+        if clean.is_empty() { otherwise.to_owned() } else { clean }
+    };
+    format!("{}@{}:{}", part(user, "somebody"), part(host(), "localhost"), std::process::id())
+}
+
+#[cfg(unix)]
+fn host() -> Option<String> {
+    Some(rustix::system::uname().nodename().to_string_lossy().into_owned())
+}
+
+#[cfg(not(unix))]
+fn host() -> Option<String> {
+    std::env::var("COMPUTERNAME").ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_that_is_not_named_says_who_where_and_which_process() {
+        let holder = default_holder();
+        assert!(holder.contains('@'), "{holder}");
+        assert!(holder.ends_with(&format!(":{}", std::process::id())), "{holder}");
+    }
+}
