@@ -45,6 +45,7 @@ enum Run {
 
 const OWN_NAMES_UNARY: &str = "own names, unary, 32 connections";
 const OWN_NAMES_STREAM: &str = "own names, stream, 4 connections x 64 tasks";
+const OWN_NAMES_CLIENT: &str = "own names, Rust client, 4 clients x 64 tasks";
 const HOT_NAME: &str = "one hot name, stream, 32 clients";
 const DISK: &str = "disk: append and sync";
 const REDIS_STREAM: &str = "Redis, own names, 4 connections x 64 tasks";
@@ -62,6 +63,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         row(DISK, "syncs/s", Run::Disk),
         row(OWN_NAMES_UNARY, "pairs/s", Run::Tenure(tenure::Work::Unary(wide))),
         row(OWN_NAMES_STREAM, "pairs/s", Run::Tenure(tenure::Work::Stream(deep))),
+        row(OWN_NAMES_CLIENT, "pairs/s", Run::Tenure(tenure::Work::Client(deep))),
         row(HOT_NAME, "hand-overs/s", Run::Tenure(tenure::Work::Hot(hot))),
         row(REDIS_32, "pairs/s", Run::Redis(wide)),
         row(REDIS_STREAM, "pairs/s", Run::Redis(deep)),
@@ -104,6 +106,7 @@ fn report(workloads: &mut [Workload]) {
     println!();
     for (what, ours, theirs) in [
         ("stream pairs / Redis pairs (4 x 64)", OWN_NAMES_STREAM, REDIS_STREAM),
+        ("Rust client's pairs / stream pairs (4 x 64)", OWN_NAMES_CLIENT, OWN_NAMES_STREAM),
         ("unary pairs / Redis pairs (32)", OWN_NAMES_UNARY, REDIS_32),
         ("hand-overs / disk syncs", HOT_NAME, DISK),
     ] {

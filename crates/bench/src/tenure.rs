@@ -28,6 +28,8 @@ pub(crate) enum Work {
     Stream(Shape),
     /// All want the same name, over the stream.
     Hot(Shape),
+    /// Own names, with the Rust client: guards, renewals, reconnects and all.
+    Client(Shape),
 }
 
 pub(crate) async fn run(address: &str, work: &Work, span: Duration) -> Result<f64, Box<dyn Error>> {
@@ -36,6 +38,7 @@ pub(crate) async fn run(address: &str, work: &Work, span: Duration) -> Result<f6
         Work::Unary(shape) => unary(address, *shape, &meter).await,
         Work::Stream(shape) => stream(address, *shape, &meter, false).await,
         Work::Hot(shape) => stream(address, *shape, &meter, true).await,
+        Work::Client(shape) => client(address, *shape, &meter).await,
     };
     let tasks = tasks.map_err(|error| error.to_string())?;
     let figure = meter.measure(span).await;
@@ -92,6 +95,25 @@ async fn stream(address: &str, shape: Shape, meter: &Meter, hot: bool) -> Outcom
                     meter.count();
                     let release = ReleaseRequest { key: grant.key, ..Default::default() };
                     session.ask(Request::Release(Box::new(release))).await?;
+                }
+                Ok(())
+            }));
+        }
+    }
+    Ok(tasks)
+}
+
+async fn client(address: &str, shape: Shape, meter: &Meter) -> Outcome<Tasks> {
+    let mut tasks = Tasks::new();
+    for connection in 0..shape.connections {
+        let client = tenure_client::Client::connect(address).await?;
+        for task in 0..shape.tasks {
+            let (meter, client) = (meter.clone(), client.clone());
+            let pool = format!("lock-{connection}-{task}");
+            tasks.push(tokio::spawn(async move {
+                while !meter.is_over() {
+                    client.lock(&pool).await?.release().await?;
+                    meter.count();
                 }
                 Ok(())
             }));

@@ -1,5 +1,6 @@
-//! Every environment variable that is read. A flag wins over its variable.
+//! Every environment variable that is read. A flag wins over its variable, and a variable over the configuration file.
 
+pub(crate) const CONFIG: &str = "TENURE_CONFIG";
 pub(crate) const DATA: &str = "TENURE_DATA";
 pub(crate) const GRPC: &str = "TENURE_GRPC";
 pub(crate) const HTTP: &str = "TENURE_HTTP";
@@ -17,3 +18,16 @@ pub(crate) const KEEPALIVE_INTERVAL: &str = "TENURE_KEEPALIVE_INTERVAL";
 pub(crate) const KEEPALIVE_TIMEOUT: &str = "TENURE_KEEPALIVE_TIMEOUT";
 pub(crate) const LOG: &str = "TENURE_LOG";
 pub(crate) const LOG_FORMAT: &str = "TENURE_LOG_FORMAT";
+
+/// Of commands that talk to a server.
+pub(crate) const ADDR: &str = "TENURE_ADDR";
+pub(crate) const NAMESPACE: &str = "TENURE_NAMESPACE";
+pub(crate) const HOLDER: &str = "TENURE_HOLDER";
+/// The key of a hold, for `renew` and `release`; `acquire --eval` sets it.
+pub(crate) const KEY: &str = "TENURE_KEY";
+/// The id of a request, which is as good as a key.
+pub(crate) const REQUEST_ID: &str = "TENURE_REQUEST_ID";
+
+/// Of everybody's: no colour if it is set to anything, and what the terminal can do.
+pub(crate) const NO_COLOR: &str = "NO_COLOR";
+pub(crate) const TERM: &str = "TERM";

@@ -5,17 +5,50 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::ValueEnum;
+use clap::{ArgMatches, Args as _, Command, FromArgMatches, ValueEnum};
 use tenure_core::{Limits, Ttl};
 use tenure_engine::{Durability, Retention};
 use tenure_server::{Config, Disk, Server, Storage};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::ParseError;
 
+use crate::config::{self, Settings};
 use crate::exit::Exit;
-use crate::{env, logs, units};
+use crate::{arguments, env, logs, output, units};
 
-#[derive(clap::Args)]
+pub(crate) const HELP: &str = "\
+A flag wins over its environment variable, that over the file, and that over
+the default. In the file a setting has the name of its flag, with underscores:
+  history_age = \"7d\"
+
+Examples:
+  tenure serve --data /var/lib/tenure --grpc 0.0.0.0:3144
+  tenure serve --config /etc/tenure.toml --print-config
+
+The exit codes are in `tenure --help`.";
+
+/// What the command line says; the file has not been asked yet.
+#[derive(Debug)]
 pub(crate) struct Args {
+    file: FileArgs,
+    /// With the source of each option, which a parsed one no longer has.
+    options: ArgMatches,
+}
+
+#[derive(clap::Args, Clone, Debug)]
+struct FileArgs {
+    /// Take settings from this TOML file [default: tenure.toml, if there is one here]
+    #[arg(long, value_name = "FILE", env = env::CONFIG)]
+    config: Option<PathBuf>,
+    /// Print every setting as a TOML file, with where it comes from, and do nothing else
+    #[arg(long)]
+    print_config: bool,
+}
+
+/// The settings. Each has a flag, a variable of the same name and a default.
+#[derive(clap::Args, Clone, Debug)]
+struct Options {
     /// Keep holds and history in this directory; it is made if there is none
     #[arg(long, value_name = "DIR", env = env::DATA, default_value = "tenure-data")]
     data: PathBuf,
@@ -30,36 +63,61 @@ pub(crate) struct Args {
     durability: When,
 
     /// Forget what happened longer ago than this
-    #[arg(long, value_name = "DURATION", env = env::HISTORY_AGE, default_value = "7d", value_parser = units::duration)]
-    history_age: Duration,
+    #[arg(long, value_name = "DURATION", env = env::HISTORY_AGE, default_value = "7d", value_parser = ttl)]
+    history_age: Ttl,
     /// Forget the oldest of what happened beyond this size
     #[arg(long, value_name = "SIZE", env = env::HISTORY_BYTES, default_value = "1GiB", value_parser = units::bytes)]
     history_bytes: u64,
     /// Forget a pool that was never declared once it was idle for this long
-    #[arg(long, value_name = "DURATION", env = env::POOL_IDLE, default_value = "5m", value_parser = units::duration)]
-    pool_idle: Duration,
+    #[arg(long, value_name = "DURATION", env = env::POOL_IDLE, default_value = "5m", value_parser = ttl)]
+    pool_idle: Ttl,
 
     /// Refuse commands beyond this many that wait to be applied
-    #[arg(long, value_name = "N", env = env::MAILBOX_MAX, default_value_t = 65_536)]
+    #[arg(long, value_name = config::COUNT, env = env::MAILBOX_MAX, default_value_t = 65_536, value_parser = count)]
     mailbox_max: usize,
     /// The most pools
-    #[arg(long, value_name = "N", env = env::POOLS_MAX, default_value_t = Limits::default().pools_max)]
+    #[arg(
+        long,
+        value_name = config::COUNT,
+        env = env::POOLS_MAX,
+        default_value_t = Limits::default().pools_max,
+        value_parser = count,
+    )]
     pools_max: usize,
     /// The most holds
-    #[arg(long, value_name = "N", env = env::HOLDS_MAX, default_value_t = Limits::default().holds_max)]
+    #[arg(
+        long,
+        value_name = config::COUNT,
+        env = env::HOLDS_MAX,
+        default_value_t = Limits::default().holds_max,
+        value_parser = count,
+    )]
     holds_max: usize,
     /// The most sessions
-    #[arg(long, value_name = "N", env = env::SESSIONS_MAX, default_value_t = Limits::default().sessions_max)]
+    #[arg(
+        long,
+        value_name = config::COUNT,
+        env = env::SESSIONS_MAX,
+        default_value_t = Limits::default().sessions_max,
+        value_parser = count,
+    )]
     sessions_max: usize,
     /// The most waiters in all queues together
-    #[arg(long, value_name = "N", env = env::WAITERS_MAX, default_value_t = Limits::default().waiters_max)]
+    #[arg(
+        long,
+        value_name = config::COUNT,
+        env = env::WAITERS_MAX,
+        default_value_t = Limits::default().waiters_max,
+        value_parser = count,
+    )]
     waiters_max: usize,
     /// The most waiters in one queue
     #[arg(
         long,
-        value_name = "N",
+        value_name = config::COUNT,
         env = env::WAITERS_PER_POOL_MAX,
         default_value_t = Limits::default().waiters_per_pool_max,
+        value_parser = count,
     )]
     waiters_per_pool_max: usize,
 
@@ -69,7 +127,7 @@ pub(crate) struct Args {
         value_name = "DURATION",
         env = env::KEEPALIVE_INTERVAL,
         default_value = "60s",
-        value_parser = units::duration,
+        value_parser = keepalive,
     )]
     keepalive_interval: Duration,
     /// Give up a connection that does not answer for this long
@@ -78,13 +136,19 @@ pub(crate) struct Args {
         value_name = "DURATION",
         env = env::KEEPALIVE_TIMEOUT,
         default_value = "10s",
-        value_parser = units::duration,
+        value_parser = keepalive,
     )]
     keepalive_timeout: Duration,
 
     /// What to log, such as `info` or `tenure_server=debug`
-    #[arg(long, value_name = "FILTER", env = env::LOG, default_value = "info,fjall=warn,lsm_tree=warn")]
-    log: String,
+    #[arg(
+        long,
+        value_name = "FILTER",
+        env = env::LOG,
+        default_value = "info,fjall=warn,lsm_tree=warn",
+        value_parser = log_filter,
+    )]
+    log: EnvFilter,
     /// How to log
     #[arg(long, value_name = "FORMAT", env = env::LOG_FORMAT, default_value = "text")]
     log_format: logs::Format,
@@ -101,8 +165,17 @@ enum When {
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Exit> {
-    logs::start(&args.log, args.log_format)?;
-    let storage = args.storage()?;
+    let settings = Settings::resolve(options(), &args.options, args.file.config.as_deref())?;
+    if args.file.print_config {
+        output::print(&settings.to_toml()?)?;
+        return Ok(());
+    }
+    let options: Options = settings.parse();
+    logs::start(options.log.clone(), options.log_format);
+    if let Some(file) = settings.file() {
+        tracing::info!(file = %file.display(), "settings are read from a file");
+    }
+    let storage = options.storage();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers())
         .enable_all()
@@ -111,14 +184,14 @@ pub(crate) fn run(args: Args) -> Result<(), Exit> {
     runtime.block_on(async {
         let mut stop = StopSignal::listen().map_err(Exit::Setup)?;
         let engine = storage.start_engine().map_err(Exit::Store)?;
-        let server = match Server::start(engine.clone(), args.config()).await {
+        let server = match Server::start(engine.clone(), options.config()).await {
             Ok(server) => server,
             Err(error) => {
                 engine.stop().await;
                 return Err(Exit::Start(error));
             }
         };
-        args.greet(&server);
+        options.greet(&server);
         stop.received().await;
         tracing::info!("stopping; a second signal ends the process at once");
         tokio::select! {
@@ -136,15 +209,41 @@ fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).max(1))
 }
 
-impl Args {
-    fn storage(&self) -> Result<Storage, Exit> {
+/// The settings alone.
+fn options() -> Command {
+    Options::augment_args(Command::new("serve"))
+}
+
+impl clap::Args for Args {
+    fn augment_args(command: Command) -> Command {
+        FileArgs::augment_args(Options::augment_args(command))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        FileArgs::augment_args_for_update(Options::augment_args_for_update(command))
+    }
+}
+
+impl FromArgMatches for Args {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self { file: FileArgs::from_arg_matches(matches)?, options: matches.clone() })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Options {
+    fn storage(&self) -> Storage {
         let durability = match self.durability {
             When::Sync => Some(Durability::Sync),
             When::Os => Some(Durability::Os),
             When::Memory => None,
         };
-        let retention = Retention { age: ttl("--history-age", self.history_age)?, bytes: self.history_bytes };
-        Ok(Storage {
+        let retention = Retention { age: self.history_age, bytes: self.history_bytes };
+        Storage {
             disk: durability.map(|durability| Disk { dir: self.data.clone(), durability, retention }),
             limits: Limits {
                 pools_max: self.pools_max,
@@ -152,10 +251,10 @@ impl Args {
                 sessions_max: self.sessions_max,
                 waiters_per_pool_max: self.waiters_per_pool_max,
                 waiters_max: self.waiters_max,
-                pool_idle: ttl("--pool-idle", self.pool_idle)?,
+                pool_idle: self.pool_idle,
             },
             mailbox_max: self.mailbox_max,
-        })
+        }
     }
 
     fn config(&self) -> Config {
@@ -174,15 +273,21 @@ impl Args {
             When::Memory => "in memory only".to_owned(),
             When::Sync | When::Os => format!("in {}", self.data.display()),
         };
+        // As it was called, since it need not be in the path; and where it listens, unless commands look there anyway.
+        let tenure = std::env::args().next().unwrap_or_else(|| "tenure".to_owned());
+        let addr = match grpc.to_string() {
+            usual if usual == arguments::ADDR_DEFAULT => String::new(),
+            other => format!(" --addr {other}"),
+        };
         let greeting = format!(
             "\
 tenure {version}, keeping everything {kept}
 grpc {grpc}
 http http://{http}
 
-Take a lock for a minute, and see who has it:
-  curl --json '{{\"pool\": \"demo\", \"holder\": \"me\", \"ttl_ms\": 60000}}' http://{http}/api/v1/acquire
-  curl http://{http}/api/v1/holds
+Hold a lock while a command runs, and see from elsewhere who has it:
+  {tenure} run{addr} demo -- sleep 60
+  {tenure} show{addr} demo
 ",
             version = env!("CARGO_PKG_VERSION"),
         );
@@ -192,10 +297,28 @@ Take a lock for a minute, and see who has it:
     }
 }
 
-fn ttl(flag: &'static str, duration: Duration) -> Result<Ttl, Exit> {
-    let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    Ttl::parse(flag, millis)
-        .map_err(|invalid| Exit::Usage { what: invalid.to_string(), hint: "try 5m or 7d".to_owned() })
+fn ttl(text: &str) -> Result<Ttl, String> {
+    let millis = units::millis(units::duration(text)?);
+    Ttl::parse("duration", millis).map_err(|invalid| format!("it {}", invalid.why))
+}
+
+/// With none of something the server could do nothing at all.
+fn count(text: &str) -> Result<usize, &'static str> {
+    match text.parse() {
+        Ok(count) if count > 0 => Ok(count),
+        _ => Err("expected a whole number from 1"),
+    }
+}
+
+fn log_filter(text: &str) -> Result<EnvFilter, ParseError> {
+    EnvFilter::try_new(text)
+}
+
+/// TCP counts in whole seconds, up to 32,767: beyond these bounds connections would be left without a keep-alive.
+fn keepalive(text: &str) -> Result<Duration, String> {
+    let duration = units::duration(text)?;
+    let bounds = Duration::from_secs(1)..=Duration::from_secs(9 * 60 * 60);
+    if bounds.contains(&duration) { Ok(duration) } else { Err("expected from 1s to 9h".to_owned()) }
 }
 
 /// SIGTERM from whoever manages the process, or SIGINT from a terminal.
@@ -214,6 +337,22 @@ impl StopSignal {
         tokio::select! {
             _ = self.terminate.recv() => SignalKind::terminate().as_raw_value(),
             _ = self.interrupt.recv() => SignalKind::interrupt().as_raw_value(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_has_a_flag_a_variable_and_a_default_of_its_name() {
+        for option in options().get_arguments() {
+            let key = option.get_id().as_str();
+            assert_eq!(option.get_long(), Some(key.replace('_', "-").as_str()));
+            let variable = format!("TENURE_{}", key.to_uppercase());
+            assert_eq!(option.get_env().and_then(|name| name.to_str()), Some(variable.as_str()));
+            assert_eq!(option.get_default_values().len(), 1, "{key}");
         }
     }
 }

@@ -9,6 +9,19 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| "too long".to_owned())
 }
 
+/// A duration as `flock` takes it: a bare number is seconds.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| "expected a time from 0 on".to_owned()),
+        Err(_) => duration(text).map_err(|why| why.replace("such as 30s or 7d", "such as 30s or 5m")),
+    }
+}
+
+/// Rounded up: what is asked for is not cut short, and something is never nothing.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
 /// A number and a unit: B, KiB, MiB, GiB or TiB. Fractions are allowed.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let units = [

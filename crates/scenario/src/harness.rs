@@ -10,7 +10,11 @@ use crate::runner::run;
 use crate::stage::Stage;
 
 /// One test per scenario that this face can play, each on a stage of its own.
-pub fn trials<S: Stage>(face: &'static str, stage: impl AsyncFn(&Scenario) -> S + Copy + Send + 'static) -> Vec<Trial> {
+pub fn trials<S: Stage>(
+    face: &'static str,
+    can_play: fn(&Scenario) -> bool,
+    stage: impl AsyncFn(&Scenario) -> S + Copy + Send + 'static,
+) -> Vec<Trial> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
     let mut files: Vec<_> = std::fs::read_dir(&folder)
         .expect("the folder `scenarios` is part of the repository")
@@ -18,12 +22,13 @@ pub fn trials<S: Stage>(face: &'static str, stage: impl AsyncFn(&Scenario) -> S 
         .filter(|path| path.extension().is_some_and(|it| it == "txt"))
         .collect();
     files.sort();
-    files.iter().flat_map(|file| of_file(file, face, stage)).collect()
+    files.iter().flat_map(|file| of_file(file, face, can_play, stage)).collect()
 }
 
 fn of_file<S: Stage>(
     file: &Path,
     face: &'static str,
+    can_play: fn(&Scenario) -> bool,
     stage: impl AsyncFn(&Scenario) -> S + Copy + Send + 'static,
 ) -> Vec<Trial> {
     let topic = file.file_stem().unwrap_or_default().to_string_lossy();
@@ -35,6 +40,7 @@ fn of_file<S: Stage>(
     scenarios
         .into_iter()
         .filter(|scenario| scenario.only.as_ref().is_none_or(|faces| faces.iter().any(|it| it == face)))
+        .filter(can_play)
         .map(|scenario| {
             let name = format!("{}: {}", scenario.topic, scenario.claim);
             Trial::test(name, move || play(&scenario, face, stage).map_err(Into::into)).with_kind(face)

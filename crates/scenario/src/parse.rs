@@ -1,6 +1,6 @@
 //! A file of scenarios, read line by line. Mistakes in the text are errors with their line, never skipped.
 
-use crate::action::Action;
+use crate::action::{Action, InSession, Lifetime};
 use crate::outcome::Expected;
 use crate::text::{Millis, duration, words};
 
@@ -22,8 +22,20 @@ pub struct Scenario {
 impl Scenario {
     /// Whether the server stops and has to find everything again.
     pub fn restarts(&self) -> bool {
-        let stops = |action: &Action| matches!(action, Action::Restart | Action::Stop);
-        self.steps.iter().any(|step| matches!(&step.what, What::Does(action, _) if stops(action)))
+        self.does(|action| matches!(action, Action::Restart | Action::Stop))
+    }
+
+    /// Whether anybody has a session, or asks for what only a session can have.
+    pub fn has_sessions(&self) -> bool {
+        self.does(|action| match action {
+            Action::OpenSession(_) => true,
+            Action::Acquire(acquire) => acquire.session != InSession::No || acquire.lifetime == Some(Lifetime::Session),
+            _ => false,
+        })
+    }
+
+    fn does(&self, wanted: impl Fn(&Action) -> bool) -> bool {
+        self.steps.iter().any(|step| matches!(&step.what, What::Does(action, _) if wanted(action)))
     }
 }
 

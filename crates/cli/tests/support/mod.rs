@@ -2,6 +2,10 @@
 
 #![allow(dead_code, reason = "each test uses its own part of this")]
 
+pub(crate) mod door;
+pub(crate) mod job;
+pub(crate) mod tool;
+
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

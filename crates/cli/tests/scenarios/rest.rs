@@ -15,7 +15,7 @@ use tenure_proto::v1;
 use tenure_server::Server;
 use tokio::net::TcpStream;
 
-use crate::face::{Called, Carrier, Face};
+use crate::face::{Called, Face, NoStream};
 
 #[derive(Clone)]
 pub(crate) struct Rest {
@@ -190,18 +190,5 @@ impl Face for Rest {
 
     async fn history(&self, request: v1::HistoryRequest) -> Called<v1::HistoryResponse> {
         self.at(Method::GET, "/history", request, None).await
-    }
-}
-
-/// There is none: every call has its own connection.
-pub(crate) enum NoStream {}
-
-impl Carrier for NoStream {
-    async fn send(&mut self, _message: v1::ClientRequest) {
-        match *self {}
-    }
-
-    async fn receive(&mut self) -> Option<v1::ServerAnswer> {
-        match *self {}
     }
 }

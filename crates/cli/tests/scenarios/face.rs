@@ -1,4 +1,4 @@
-//! What both faces are: calls with the same messages. What only gRPC has: a stream that carries a session.
+//! What all faces are: calls with the same messages. What only gRPC has: a stream that carries a session.
 
 use tenure_proto::v1;
 use tenure_server::Server;
@@ -42,4 +42,17 @@ pub(crate) trait Carrier {
 
     /// The next message; none once the stream has ended.
     async fn receive(&mut self) -> Option<v1::ServerAnswer>;
+}
+
+/// Of faces that have none: every call has its own connection.
+pub(crate) enum NoStream {}
+
+impl Carrier for NoStream {
+    async fn send(&mut self, _message: v1::ClientRequest) {
+        match *self {}
+    }
+
+    async fn receive(&mut self) -> Option<v1::ServerAnswer> {
+        match *self {}
+    }
 }

@@ -1,0 +1,185 @@
+//! Arguments that several commands share, with the habits of `flock` where it has any.
+
+use std::time::Duration;
+
+use tenure_client::{Acquire, Builder, v1};
+
+use crate::exit::{self, Exit};
+use crate::{env, units};
+
+/// Where a server listens unless it is told otherwise.
+pub(crate) const ADDR_DEFAULT: &str = "127.0.0.1:3144";
+
+/// Where the server is, and whose pools are meant.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Server")]
+pub(crate) struct Server {
+    /// The server's gRPC address
+    #[arg(long, value_name = "HOST:PORT", env = env::ADDR, default_value = ADDR_DEFAULT)]
+    pub(crate) addr: String,
+    /// The team's namespace
+    #[arg(long, value_name = "NAME", env = env::NAMESPACE, default_value = "default")]
+    pub(crate) namespace: String,
+}
+
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Output {
+    /// Print JSON: the messages of the API, and a refusal as {"error": …}
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Who asks.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Who {
+    /// Who others see as the holder [default: user@host:process]
+    #[arg(long, value_name = "NAME", env = env::HOLDER)]
+    pub(crate) holder: Option<String>,
+    /// Why, for others to see
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    /// More about the holder, for others to see; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    pub(crate) meta: Vec<(String, String)>,
+}
+
+/// How much of what.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Demand {
+    /// How many units or resources, or `all` there are
+    #[arg(short, long, value_name = "N|all", default_value = "1", allow_negative_numbers = true)]
+    pub(crate) units: Units,
+    /// Which resources, such as 'gpu && mem >= 80 && !old'
+    #[arg(short, long, value_name = "EXPR")]
+    pub(crate) select: Option<String>,
+    /// The size the pool must have; an unknown pool is made with it [default: 1 for an unknown pool]
+    #[arg(long, value_name = "N")]
+    pub(crate) size: Option<u32>,
+    /// Served before those of lower priority, from -1000 to 1000
+    #[arg(short, long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
+    pub(crate) priority: i32,
+}
+
+/// How long to wait. Forever, unless told otherwise.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Wait {
+    /// Do not wait: if there is no room now, end with code 75
+    #[arg(short, long)]
+    pub(crate) nonblock: bool,
+    /// Wait at most this long, then end with code 75; a bare number is seconds [default: however long it takes]
+    #[arg(
+        short,
+        long,
+        visible_alias = "timeout",
+        value_name = "DURATION",
+        value_parser = units::seconds,
+        allow_negative_numbers = true,
+        conflicts_with = "nonblock"
+    )]
+    pub(crate) wait: Option<Duration>,
+    /// End with this code instead of 75 when there is no room
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = exit::BUSY)]
+    pub(crate) conflict_exit_code: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Units {
+    Count(u32),
+    All,
+}
+
+impl std::str::FromStr for Units {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "all" => Ok(Self::All),
+            _ => match text.parse() {
+                Ok(count) => Ok(Self::Count(count)),
+                Err(_) => Err("expected a number from 1, or `all`"),
+            },
+        }
+    }
+}
+
+fn pair(text: &str) -> Result<(String, String), &'static str> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("expected NAME=VALUE"),
+    }
+}
+
+impl Who {
+    pub(crate) fn fill(&self, request: &mut v1::AcquireRequest) {
+        request.holder = self.holder.clone().unwrap_or_else(tenure_client::default_holder);
+        request.meta.extend(self.meta.iter().cloned());
+        if let Some(reason) = &self.reason {
+            request.meta.insert("reason".to_owned(), reason.clone());
+        }
+    }
+}
+
+impl Who {
+    /// The same for a client that holds what it asks for.
+    pub(crate) fn introduce(&self, mut client: Builder) -> Builder {
+        if let Some(holder) = &self.holder {
+            client = client.holder(holder);
+        }
+        if let Some(reason) = &self.reason {
+            client = client.meta("reason", reason);
+        }
+        self.meta.iter().fold(client, |client, (name, value)| client.meta(name, value))
+    }
+}
+
+impl Demand {
+    pub(crate) fn fill(&self, request: &mut v1::AcquireRequest) {
+        match self.units {
+            Units::Count(count) => request.units = Some(count),
+            Units::All => request.all = true,
+        }
+        request.select = self.select.clone();
+        request.size = self.size;
+        request.priority = self.priority;
+    }
+
+    /// The same for a client that holds what it asks for.
+    pub(crate) fn apply(&self, mut acquire: Acquire) -> Acquire {
+        acquire = match self.units {
+            Units::Count(count) => acquire.units(count),
+            Units::All => acquire.all(),
+        };
+        if let Some(select) = &self.select {
+            acquire = acquire.select(select);
+        }
+        if let Some(size) = self.size {
+            acquire = acquire.size(size);
+        }
+        acquire.priority(self.priority)
+    }
+}
+
+impl Wait {
+    pub(crate) fn fill(&self, request: &mut v1::AcquireRequest) {
+        request.wait_ms = self.wait.map(units::millis);
+        request.wait_forever = !self.nonblock && self.wait.is_none();
+    }
+
+    /// The same for a client that holds what it asks for.
+    pub(crate) fn apply(&self, acquire: Acquire) -> Acquire {
+        match (self.nonblock, self.wait) {
+            (true, _) => acquire.no_wait(),
+            (false, Some(wait)) => acquire.wait(wait),
+            (false, None) => acquire.wait_forever(),
+        }
+    }
+
+    /// Lack of room is told by the code that was asked for.
+    pub(crate) fn exit(&self, error: tenure_client::Error) -> Exit {
+        if exit::of_client(&error) == exit::BUSY {
+            Exit::Conflict { error, code: self.conflict_exit_code }
+        } else {
+            Exit::Client(error)
+        }
+    }
+}

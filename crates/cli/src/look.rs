@@ -1,0 +1,17 @@
+//! Looking at what there is and at what happens. Nothing here changes anything.
+//!
+//! With `--json` the messages of the API are printed as REST has them; the pages of a listing are put together.
+
+mod events;
+mod line;
+mod lists;
+mod pools;
+mod say;
+
+pub(crate) use events::{Following, HistoryArgs, WatchArgs, history, watch};
+pub(crate) use lists::{HoldsArgs, QueueArgs, SessionsArgs, holds, queue, sessions};
+pub(crate) use pools::{LsArgs, ShowArgs, ls, show, spec};
+pub(crate) use say::{condition, count, exact, moment, taken};
+
+/// The most that a page may have: few calls for long listings.
+const PAGE: u32 = 1000;

@@ -1,0 +1,228 @@
+//! Pools: all of them in a line each, or one in full.
+
+use std::collections::BTreeMap;
+
+use tenure_client::v1;
+
+use super::lists::{hold_rows, some_holds, some_waiters, waiter_rows};
+use super::{PAGE, say};
+use crate::arguments::{Output, Server};
+use crate::connection::Connection;
+use crate::exit::Exit;
+use crate::output::{self, Table};
+
+/// How many holds and waiters `show` tells of; `holds` and `queue` tell of all.
+const SHOWN_MAX: usize = 10;
+
+/// List pools
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure ls
+  tenure ls build/
+  tenure ls --json | jq -r '.pools[] | select(.waiters > 0) | .pool'")]
+pub(crate) struct LsArgs {
+    /// Only pools whose names start with this
+    #[arg(default_value = "", hide_default_value = true)]
+    prefix: String,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+pub(crate) async fn ls(args: LsArgs) -> Result<(), Exit> {
+    let mut connection = Connection::open(&args.server).await?;
+    let mut request = v1::ListPoolsRequest {
+        namespace: args.server.namespace.clone(),
+        prefix: args.prefix.clone(),
+        after: None,
+        limit: Some(PAGE),
+    };
+    let mut pools = Vec::new();
+    loop {
+        let page = connection.calls.list_pools(request.clone()).await;
+        let page = page.map_err(|status| connection.failed(status))?.into_inner();
+        pools.extend(page.pools);
+        match page.next {
+            Some(next) => request.after = Some(next),
+            None => break,
+        }
+    }
+    if args.output.json {
+        return output::json(&v1::ListPoolsResponse { pools, next: None }).map(|_| ());
+    }
+    if pools.is_empty() {
+        match args.prefix.as_str() {
+            "" => output::note("no pools"),
+            prefix => output::note(&format!("no pool's name starts with `{prefix}`")),
+        }
+        return Ok(());
+    }
+    let now_ms = say::now_ms();
+    let mut table = Table::new(["POOL", "KIND", "USED", "WAITERS", "LONGEST WAIT", "CONDITION"]);
+    for pool in &pools {
+        table.row([
+            pool.pool.clone(),
+            kind(pool),
+            format!("{}/{}", pool.used, pool.size),
+            pool.waiters.to_string(),
+            pool.waiting_since_ms.map_or_else(String::new, |since| say::span(now_ms.saturating_sub(since))),
+            condition(pool),
+        ]);
+    }
+    output::print(&table.text()).map(|_| ())
+}
+
+/// Show a pool: how it stands, who holds it, who waits
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure show gpus
+  tenure show gpus --json | jq .spec | tenure pool set gpus-too --file -")]
+pub(crate) struct ShowArgs {
+    /// The pool's name
+    pool: String,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+pub(crate) async fn show(args: ShowArgs) -> Result<(), Exit> {
+    let mut connection = Connection::open(&args.server).await?;
+    let namespace = &args.server.namespace;
+    let request = v1::GetPoolRequest { namespace: namespace.clone(), pool: args.pool.clone() };
+    let detail = connection.calls.get_pool(request).await.map_err(|status| connection.failed(status))?.into_inner();
+    if args.output.json {
+        return output::json(&detail).map(|_| ());
+    }
+    // Every hold of a pool of resources, so that each resource can be shown with its holder.
+    let holds_max = if detail.summary.as_ref().is_some_and(|pool| pool.named) { usize::MAX } else { SHOWN_MAX };
+    let holds = some_holds(&mut connection, namespace, Some(&args.pool), None, holds_max).await?;
+    let waiters = some_waiters(&mut connection, namespace, &args.pool, SHOWN_MAX).await?;
+    output::print(&picture(&detail, &holds, &waiters)).map(|_| ())
+}
+
+fn picture(detail: &v1::PoolDetail, holds: &[v1::Hold], waiters: &[v1::Waiter]) -> String {
+    let summary = detail.summary.clone().unwrap_or_default();
+    let now_ms = say::now_ms();
+    let mut text = facts(&summary, detail.spec.as_ref(), now_ms);
+    if !detail.resources.is_empty() {
+        text.push('\n');
+        text.push_str(&resources(detail, holds, now_ms));
+    }
+    if !holds.is_empty() {
+        text.push('\n');
+        text.push_str(&hold_rows(holds.iter().take(SHOWN_MAX), now_ms, false));
+        more(&mut text, summary.holds, holds.len().min(SHOWN_MAX), &format!("tenure holds {}", summary.pool));
+    }
+    if !waiters.is_empty() {
+        text.push('\n');
+        text.push_str(&waiter_rows(waiters, now_ms));
+        more(&mut text, summary.waiters, waiters.len(), &format!("tenure queue {}", summary.pool));
+    }
+    text
+}
+
+fn facts(summary: &v1::Pool, spec: Option<&v1::PoolSpec>, now_ms: u64) -> String {
+    let mut facts = vec![("pool", summary.pool.clone())];
+    let size = say::many(summary.named, summary.size.into());
+    facts.push(("size", format!("{size}, {} held", summary.used)));
+    if let Some(window_ms) = summary.window_ms {
+        facts.push(("window", say::exact(window_ms)));
+    }
+    facts.push(("condition", condition(summary)));
+    if let Some(spec) = spec {
+        facts.push(("order", say::word(spec.order().as_str_name(), "ORDER_")));
+        if summary.named {
+            facts.push(("placement", placement(spec)));
+        }
+    }
+    if summary.waiters > 0 {
+        let longest = summary.waiting_since_ms.map(|since| say::span(now_ms.saturating_sub(since)));
+        let longest = longest.map_or_else(String::new, |span| format!(", the longest for {span}"));
+        facts.push(("waiters", format!("{}{longest}", summary.waiters)));
+    }
+    if !summary.declared {
+        facts.push(("declared", "no: it came to be on first use and vanishes when idle".to_owned()));
+    }
+    output::list(&facts)
+}
+
+fn resources(detail: &v1::PoolDetail, holds: &[v1::Hold], now_ms: u64) -> String {
+    let holders: BTreeMap<_, _> = holds.iter().map(|hold| (hold.token, hold.holder.as_str())).collect();
+    let specs: BTreeMap<_, _> = detail
+        .spec
+        .iter()
+        .flat_map(|spec| &spec.resources)
+        .map(|resource| (resource.name.as_str(), resource))
+        .collect();
+    let mut table = Table::new(["RESOURCE", "CONDITION", "HOLDER", "LAST USED", "LABELS", "PROPERTIES"]);
+    for resource in &detail.resources {
+        let condition = match resource.leaving {
+            true => "leaving".to_owned(),
+            false => say::condition(resource.condition.as_ref()),
+        };
+        // It may have changed hands since the pool was looked at.
+        let holder = |token| holders.get(&token).map_or_else(|| format!("token {token}"), |&holder| holder.to_owned());
+        let spec = specs.get(resource.name.as_str());
+        table.row([
+            resource.name.clone(),
+            condition,
+            resource.token.map_or_else(String::new, holder),
+            resource.last_used_at_ms.map_or_else(String::new, |at| say::ago(now_ms, at)),
+            spec.map_or_else(String::new, |spec| say::labels(&spec.labels, "")),
+            spec.map_or_else(String::new, |spec| say::labels(&spec.properties, "@")),
+        ]);
+    }
+    table.text()
+}
+
+fn more(text: &mut String, all: u64, shown: usize, command: &str) {
+    let hidden = all.saturating_sub(shown as u64);
+    if hidden > 0 {
+        text.push_str(&output::clean(&format!("and {hidden} more: {command}")));
+        text.push('\n');
+    }
+}
+
+fn kind(pool: &v1::Pool) -> String {
+    match pool.window_ms {
+        Some(window_ms) => format!("window of {}", say::exact(window_ms)),
+        None if pool.named => "resources".to_owned(),
+        None => "units".to_owned(),
+    }
+}
+
+fn condition(pool: &v1::Pool) -> String {
+    match pool.removing {
+        true => "being removed".to_owned(),
+        false => say::condition(pool.condition.as_ref()),
+    }
+}
+
+/// What a pool is meant to be, in a few words: `2 resources, least-recently-used, backfill`.
+pub(crate) fn spec(spec: &v1::PoolSpec) -> String {
+    let mut said = vec![match spec.units {
+        Some(units) => say::many(false, units.into()),
+        None => say::many(true, spec.resources.len() as u64),
+    }];
+    if !matches!(spec.placement(), v1::Placement::Unspecified | v1::Placement::First) {
+        said.push(placement(spec));
+    }
+    if spec.order() == v1::Order::Backfill {
+        said.push("backfill".to_owned());
+    }
+    said.extend(spec.window_ms.map(|window_ms| format!("window {}", say::exact(window_ms))));
+    said.join(", ")
+}
+
+/// As `pool set --placement` takes it.
+fn placement(spec: &v1::PoolSpec) -> String {
+    let placement = say::word(spec.placement().as_str_name(), "PLACEMENT_").replace('_', "-");
+    match &spec.spread_label {
+        Some(label) => format!("{placement}:{label}"),
+        None => placement,
+    }
+}
