@@ -1,5 +1,7 @@
 //! A hold as environment variables, for commands and scripts.
 
+use std::ffi::OsString;
+
 use tenure_client::v1;
 
 /// The longest value that Linux lets a program be started with, and its name.
@@ -52,6 +54,21 @@ pub(crate) fn of(grant: &v1::Grant, secret: Secret) -> Vec<(String, String)> {
     }
     variables.list
 }
+
+/// The environment of this process with these set. What is in it of another hold, whose command this process may be,
+/// would be mistaken for this one's.
+pub(crate) fn with(set: Vec<(String, String)>) -> Vec<(OsString, OsString)> {
+    let others = |name: &OsString| {
+        let name = name.to_string_lossy();
+        name.starts_with("TENURE_RESOURCE") || OF_SOME_HOLDS.contains(&&*name) || set.iter().any(|(it, _)| *it == name)
+    };
+    let mut environment: Vec<_> = std::env::vars_os().filter(|(name, _)| !others(name)).collect();
+    environment.extend(set.into_iter().map(|(name, value)| (name.into(), value.into())));
+    environment
+}
+
+/// Variables that only some holds have, those of resources aside.
+const OF_SOME_HOLDS: [&str; 3] = ["TENURE_TTL_MS", "TENURE_DEADLINE_MS", "TENURE_HOLD"];
 
 #[derive(Default)]
 struct Variables {

@@ -67,7 +67,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Exit> {
     let timing = args.timing()?;
     let mut signals = Signals::listen().map_err(Exit::Setup)?;
     let connecting = Client::builder(&args.server.addr).namespace(&args.server.namespace);
-    let connecting = args.who.introduce(connecting).meta("command", command_line(&args.command));
+    let connecting = args.who.introduce(connecting).meta("command", program(&args.command[0]));
     let client = tokio::select! {
         client = connecting.connect() => client?,
         number = signals.next() => return Err(Exit::signal(number)),
@@ -141,12 +141,7 @@ async fn hold_while(guard: &Guard, plan: Plan, signals: Signals) -> std::io::Res
                 running.stop();
                 lost = Some(why);
             }
-            Some(deadline) = deadlines.changed(), if lost.is_none() => {
-                // The deadline of a hold that was taken away is now, which would leave no time for the grace.
-                if !guard.is_lost() {
-                    running.extend(deadline);
-                }
-            }
+            Some(deadline) = deadlines.changed(), if lost.is_none() => running.extend(deadline),
         }
     }
 }
@@ -213,13 +208,12 @@ impl Args {
     fn plan(&self, guard: &Guard, timing: Timing) -> Plan {
         let (server, grant) = (&self.server, guard.grant());
         let release = [(env::ADDR, &server.addr), (env::NAMESPACE, &server.namespace), (env::KEY, &grant.key)];
+        let mut set = environment::of(grant, Secret::None);
         // What the command asks of Tenure goes to the same server.
-        let mut environment = vec![(env::ADDR.into(), (&server.addr).into())];
-        let hold = environment::of(grant, Secret::None).into_iter();
-        environment.extend(hold.map(|(name, value)| (name.into(), value.into())));
+        set.push((env::ADDR.to_owned(), server.addr.clone()));
         Plan {
             command: self.command.clone(),
-            environment,
+            environment: environment::with(set),
             grace: timing.grace,
             margin: timing.margin,
             release: release.map(|(name, value)| (name.into(), value.into())).into(),
@@ -231,12 +225,12 @@ fn show(duration: Duration) -> String {
     look::exact(units::millis(duration))
 }
 
-/// The command as others see it in the list of holders.
-fn command_line(command: &[OsString]) -> String {
-    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
-    let line: String = words.join(" ").chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    line[..line.floor_char_boundary(COMMAND_BYTES_MAX)].to_owned()
+/// The command as others see it in the list of holders. Not its arguments: they may be secret, and others are everybody
+/// who can ask the server.
+fn program(command: &OsStr) -> String {
+    let name: String = command.to_string_lossy().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    name[..name.floor_char_boundary(META_BYTES_MAX)].to_owned()
 }
 
 /// What the value of a holder's metadata may have.
-const COMMAND_BYTES_MAX: usize = 512;
+const META_BYTES_MAX: usize = 512;

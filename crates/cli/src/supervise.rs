@@ -28,7 +28,7 @@ pub(crate) use signals::Signals;
 
 use clock::{Boottime, Moment};
 use message::{Order, Report, Terms};
-use spawn::{Launch, environment_with};
+use spawn::Launch;
 use terminal::Terminal;
 use tree::Tree;
 
@@ -41,7 +41,7 @@ const ROUND: Duration = Duration::from_millis(10);
 pub(crate) struct Plan {
     /// The program and its arguments, at least the program.
     pub(crate) command: Vec<OsString>,
-    /// Set for the command, beside the environment of this process.
+    /// All that the command finds in its environment.
     pub(crate) environment: Vec<(OsString, OsString)>,
     /// From SIGTERM to SIGKILL. With the margin it must be less than what is left of a lease when it is renewed.
     pub(crate) grace: Duration,
@@ -131,7 +131,7 @@ impl Supervised {
             // Also if the file has been replaced since.
             program: OsStr::new("/proc/self/exe"),
             arguments: &arguments,
-            environment: &environment_with(&plan.environment),
+            environment: &plan.environment,
             moves: &[(0, stdin.as_raw_fd()), (guards_end.as_raw_fd(), 0)],
             close: None,
             mask: SigSet::thread_get_mask()?,

@@ -54,7 +54,7 @@ fn told(arguments: &[&str], ended: &Ended) -> (String, String) {
 fn transcript(tool: &Tool, commands: &[&[&str]]) -> String {
     let mut text = String::new();
     for arguments in commands {
-        let ended = Job::start(&mut tool.command(arguments)).ends();
+        let ended = Job::start(&tool.command(arguments)).ends();
         let (error, hint) = told(arguments, &ended);
         let words: Vec<_> = arguments.iter().map(|word| short(word)).collect();
         let code = ended.code.unwrap();
@@ -75,7 +75,7 @@ fn short(word: &str) -> String {
 /// All of them against one address, each with that code and an error that begins and hints so.
 fn against(address: &str, code: i32, error: &str, hint: &str) {
     for arguments in ASKING {
-        refused(arguments, Job::start(&mut Tool::at(address).command(arguments)), code, error, hint);
+        refused(arguments, Job::start(&Tool::at(address).command(arguments)), code, error, hint);
     }
 }
 
@@ -242,7 +242,7 @@ fn somebody_who_never_answers() {
     let address = listener.local_addr().unwrap().to_string();
     let error = format!("no server can be reached at {address}: it does not answer");
     // All at once: each takes a while to find out.
-    let jobs: Vec<_> = ASKING.iter().map(|arguments| Job::start(&mut Tool::at(&address).command(arguments))).collect();
+    let jobs: Vec<_> = ASKING.iter().map(|arguments| Job::start(&Tool::at(&address).command(arguments))).collect();
     for (arguments, job) in ASKING.iter().zip(jobs) {
         refused(arguments, job, 69, &error, START_ONE);
     }

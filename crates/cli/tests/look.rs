@@ -199,20 +199,6 @@ fn what_cannot_be_looked_at_is_one_line_a_hint_and_a_code() {
 }
 
 #[test]
-fn help_says_what_a_command_does_with_an_example_to_paste() {
-    let told = Tool::at("[address]").transcript(&[
-        &["ls", "--help"],
-        &["show", "--help"],
-        &["queue", "--help"],
-        &["holds", "--help"],
-        &["sessions", "--help"],
-        &["watch", "--help"],
-        &["history", "--help"],
-    ]);
-    assert_snapshot!("help", told);
-}
-
-#[test]
 fn a_server_that_is_not_there_is_named() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     for arguments in [&["ls"][..], &["watch"], &["history"], &["pool", "rm", "db"], &["owner-gone", "x"]] {

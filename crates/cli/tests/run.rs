@@ -28,7 +28,7 @@ impl Scene {
     }
 
     fn job(&self, arguments: &[&str]) -> Job {
-        Job::start(&mut self.tool.command(arguments))
+        Job::start(&self.tool.command(arguments))
     }
 
     fn ends(&self, arguments: &[&str]) -> Ended {
@@ -38,7 +38,7 @@ impl Scene {
     }
 
     fn shell(&self, script: &str) -> Ended {
-        Job::start(&mut self.tool.shell(script)).ends()
+        Job::start(&self.tool.shell(script)).ends()
     }
 
     /// `tenure run db` of a shell script.

@@ -45,7 +45,7 @@ impl Scene {
     }
 
     fn job(&self, arguments: &[&str]) -> Job {
-        Job::start(&mut self.tool.command(arguments))
+        Job::start(&self.tool.command(arguments))
     }
 
     fn ends(&self, arguments: &[&str]) -> Ended {
@@ -54,7 +54,7 @@ impl Scene {
 
     /// What a script says. It must succeed, and have nothing else to say.
     fn shell(&self, script: &str) -> String {
-        let Ended { code, stdout, stderr } = Job::start(&mut self.tool.shell(script)).ends();
+        let Ended { code, stdout, stderr } = Job::start(&self.tool.shell(script)).ends();
         assert_eq!((code, stderr.as_str()), (Some(0), ""), "{stdout}");
         stdout
     }
@@ -139,7 +139,7 @@ fn a_script_without_a_hold_does_not_go_on() {
             format!(r#"hold=$(tenure {command}) || exit; eval "$hold"; echo went on"#),
             format!(r#"set -e; eval "$(tenure {command})"; echo went on"#),
         ] {
-            let ended = Job::start(&mut scene.tool.shell(&script)).ends();
+            let ended = Job::start(&scene.tool.shell(&script)).ends();
             assert_eq!((ended.code, ended.stdout.as_str()), (Some(code), ""), "{script}: {}", ended.stderr);
         }
     }
@@ -221,7 +221,7 @@ fn a_hold_whose_key_nobody_could_read_is_released() {
         assert!(status.code().is_some(), "{status}");
         assert_eq!(scene.holds(), Vec::<Value>::new(), "{form:?}");
     }
-    let ended = Job::start(&mut scene.tool.shell("tenure acquire db --kept > /dev/full")).ends();
+    let ended = Job::start(&scene.tool.shell("tenure acquire db --kept > /dev/full")).ends();
     refused(&ended, 74, "");
     assert_eq!(scene.holds(), Vec::<Value>::new());
 }

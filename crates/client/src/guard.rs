@@ -143,10 +143,15 @@ impl Deadlines {
     /// Waits for the next change, and gives what is current then. Nothing changes once the hold is lost: from then on
     /// this waits for ever, so await [`Guard::lost`] beside it.
     pub async fn changed(&mut self) -> Option<Instant> {
-        if self.standing.changed().await.is_err() {
-            std::future::pending::<()>().await;
+        loop {
+            if self.standing.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+            let standing = self.standing.borrow_and_update();
+            if standing.lost().is_none() {
+                return standing.until;
+            }
         }
-        self.standing.borrow_and_update().until
     }
 }
 

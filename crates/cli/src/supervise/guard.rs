@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 
 use super::clock::{Alarm, Boottime};
 use super::message::{self, Order, Report, Terms};
-use super::spawn::{Launch, environment_with};
+use super::spawn::Launch;
 use super::tree::Tree;
 
 /// How the wrapper calls the guard: with the number of the descriptor that is the command's standard input, and the
@@ -74,7 +74,8 @@ fn guard(stdin: RawFd, command: &[OsString]) -> io::Result<()> {
     let launch = Launch {
         program: &command[0],
         arguments: command,
-        environment: &environment_with(&[]),
+        // As the wrapper made it.
+        environment: &std::env::vars_os().collect::<Vec<_>>(),
         moves: &[(stdin, 0)],
         close: Some(stdin),
         mask,

@@ -51,12 +51,6 @@ impl Launch<'_> {
     }
 }
 
-/// The environment of this process with some variables set anew.
-pub(super) fn environment_with(set: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
-    let inherited = std::env::vars_os().filter(|(name, _)| !set.iter().any(|(other, _)| other == name));
-    inherited.chain(set.iter().cloned()).collect()
-}
-
 fn text(text: &OsStr) -> nix::Result<CString> {
     CString::new(text.as_bytes()).map_err(|_| Errno::EINVAL)
 }

@@ -22,9 +22,10 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub(crate) fn start(command: &mut Command) -> Self {
-        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("it starts");
+    pub(crate) fn start(command: &Command) -> Self {
+        let mut command = with_usual_signals(command);
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
         let stdin = child.stdin.take();
         let stdout = Heard::from(child.stdout.take().expect("it is piped"));
         let stderr = Heard::from(child.stderr.take().expect("it is piped"));
@@ -90,6 +91,19 @@ impl Drop for Job {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Whoever runs the tests in the background ignores SIGINT or SIGHUP, and so would the command.
+fn with_usual_signals(command: &Command) -> Command {
+    let mut usual = Command::new("env");
+    usual.arg("--default-signal").arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => usual.env(name, value),
+            None => usual.env_remove(name),
+        };
+    }
+    usual
 }
 
 /// What was said so far.
