@@ -74,7 +74,10 @@ async fn acquire(args: &Args) -> Result<(), Exit> {
     let printed = if args.output.json {
         output::json(&grant)
     } else if args.eval {
-        output::print(&environment::shell(&environment::of(&grant, Secret::Key)))
+        let mut variables = environment::of(&grant, Secret::Key);
+        // What releases it must ask the same server.
+        variables.push((env::ADDR.to_owned(), args.server.addr.clone()));
+        output::print(&environment::shell(&variables))
     } else {
         output::print(&output::grant(&grant))
     };

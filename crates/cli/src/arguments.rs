@@ -15,7 +15,7 @@ pub(crate) const ADDR_DEFAULT: &str = "127.0.0.1:3144";
 #[command(next_help_heading = "Server")]
 pub(crate) struct Server {
     /// The server's gRPC address
-    #[arg(long, value_name = "HOST:PORT", env = env::ADDR, default_value = ADDR_DEFAULT)]
+    #[arg(long, value_name = "HOST:PORT", env = env::ADDR, default_value = ADDR_DEFAULT, value_parser = address)]
     pub(crate) addr: String,
     /// The team's namespace
     #[arg(long, value_name = "NAME", env = env::NAMESPACE, default_value = "default")]
@@ -109,6 +109,10 @@ fn pair(text: &str) -> Result<(String, String), &'static str> {
     }
 }
 
+fn address(text: &str) -> Result<String, String> {
+    tenure_client::check_address(text).map(|()| text.to_owned())
+}
+
 impl Who {
     pub(crate) fn fill(&self, request: &mut v1::AcquireRequest) {
         request.holder = self.holder.clone().unwrap_or_else(tenure_client::default_holder);
@@ -120,6 +124,11 @@ impl Who {
 }
 
 impl Who {
+    /// How many pieces of metadata there are.
+    pub(crate) fn entries(&self) -> usize {
+        self.meta.len() + usize::from(self.reason.is_some())
+    }
+
     /// The same for a client that holds what it asks for.
     pub(crate) fn introduce(&self, mut client: Builder) -> Builder {
         if let Some(holder) = &self.holder {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use tenure_client::{Client, v1};
+use tenure_client::{Client, Lost, v1};
 
 use crate::arguments::{Output, Server, Wait, Who};
 use crate::connection::Connection;
@@ -86,11 +86,14 @@ async fn campaign(args: &Args) -> Result<(), Exit> {
 async fn lead(args: &Args, client: &Client) -> Result<(), Exit> {
     let candidate = args.wait.apply(client.acquire(&args.name).size(1).ttl(args.ttl));
     let guard = candidate.await.map_err(|error| args.wait.exit(error))?;
+    // This process may have been paused since, for longer than the lease.
+    if guard.is_lost() {
+        return Err(args.lost(&guard.lost().await));
+    }
     let (holder, token) = (client.holder().to_owned(), guard.token());
     // Nobody may be there to read it: that is no reason to step down.
     Leader { leader: Some(holder), value: args.value.clone(), token: Some(token) }.tell(args)?;
-    let why = guard.lost().await;
-    Err(Exit::Lost(format!("the leadership of `{}` was lost: {why}", args.name)))
+    Err(args.lost(&guard.lost().await))
 }
 
 async fn listen(args: &Args) -> Result<(), Exit> {
@@ -118,6 +121,12 @@ async fn listen(args: &Args) -> Result<(), Exit> {
         if !leader.tell(args)? {
             return Ok(());
         }
+    }
+}
+
+impl Args {
+    fn lost(&self, why: &Lost) -> Exit {
+        Exit::Lost(format!("the leadership of `{}` was lost: {why}", self.name))
     }
 }
 

@@ -1,6 +1,6 @@
 //! A hold as environment variables, for commands and scripts.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use tenure_client::v1;
 
@@ -58,17 +58,20 @@ pub(crate) fn of(grant: &v1::Grant, secret: Secret) -> Vec<(String, String)> {
 /// The environment of this process with these set. What is in it of another hold, whose command this process may be,
 /// would be mistaken for this one's.
 pub(crate) fn with(set: Vec<(String, String)>) -> Vec<(OsString, OsString)> {
-    let others = |name: &OsString| {
-        let name = name.to_string_lossy();
-        name.starts_with("TENURE_RESOURCE") || OF_SOME_HOLDS.contains(&&*name) || set.iter().any(|(it, _)| *it == name)
-    };
+    let others = |name: &OsStr| is_of_some_holds(name) || set.iter().any(|(it, _)| OsStr::new(it) == name);
     let mut environment: Vec<_> = std::env::vars_os().filter(|(name, _)| !others(name)).collect();
     environment.extend(set.into_iter().map(|(name, value)| (name.into(), value.into())));
     environment
 }
 
+fn is_of_some_holds(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    name.starts_with("TENURE_RESOURCE") || OF_SOME_HOLDS.contains(&&*name)
+}
+
 /// Variables that only some holds have, those of resources aside.
-const OF_SOME_HOLDS: [&str; 3] = ["TENURE_TTL_MS", "TENURE_DEADLINE_MS", "TENURE_HOLD"];
+const OF_SOME_HOLDS: [&str; 5] =
+    ["TENURE_TTL_MS", "TENURE_DEADLINE_MS", "TENURE_HOLD", crate::env::KEY, crate::env::REQUEST_ID];
 
 #[derive(Default)]
 struct Variables {
@@ -91,9 +94,15 @@ fn mangle(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
 }
 
-/// Commands for `eval` in any POSIX shell.
+/// Commands for `eval` in any POSIX shell. What the shell has of an earlier hold and this one has not is taken away.
 pub(crate) fn shell(variables: &[(String, String)]) -> String {
-    variables.iter().map(|(name, value)| format!("export {name}='{}'\n", value.replace('\'', r"'\''"))).collect()
+    let stale = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).filter(|name| {
+        let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        plain && is_of_some_holds(OsStr::new(name)) && *name != crate::env::REQUEST_ID
+    });
+    let stale = stale.map(|name| format!("unset {name}\n"));
+    let set = variables.iter().map(|(name, value)| format!("export {name}='{}'\n", value.replace('\'', r"'\''")));
+    stale.chain(set).collect()
 }
 
 #[cfg(test)]

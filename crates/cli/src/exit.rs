@@ -197,5 +197,6 @@ fn client(error: tenure_client::Error) -> v1::Refusal {
         }
         tenure_client::Error::Closed => ("closed", "try again"),
     };
-    v1::Refusal { code: code.into(), message, advice: advice.into(), ..v1::Refusal::default() }
+    let retry = code != "foreign";
+    v1::Refusal { code: code.into(), message, advice: advice.into(), retry, ..v1::Refusal::default() }
 }

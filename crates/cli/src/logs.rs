@@ -17,3 +17,10 @@ pub(crate) fn start(filter: EnvFilter, format: Format) {
         Format::Json => logs.json().flatten_event(true).init(),
     }
 }
+
+/// What the client has to say while a command waits or holds: that the connection was lost, and that it is back.
+pub(crate) fn of_the_client() {
+    let logs =
+        tracing_subscriber::fmt().with_env_filter(EnvFilter::new("tenure_client=info")).with_writer(std::io::stderr);
+    logs.without_time().with_level(false).with_target(false).with_ansi(false).init();
+}

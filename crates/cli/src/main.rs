@@ -100,7 +100,17 @@ fn main() -> ExitCode {
 
 /// What can be said. The server's options are told where it is called by its name, or they would drown the rest.
 fn command_line() -> clap::Command {
-    Cli::command().mut_args(|option| option.hide(true))
+    without_empty_variables(Cli::command()).mut_args(|option| option.hide(true))
+}
+
+/// A variable that is set to nothing is as good as not set.
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let is_empty = |option: &clap::Arg| {
+        option.get_env().is_some_and(|name| std::env::var_os(name).is_some_and(|it| it.is_empty()))
+    };
+    command
+        .mut_args(|option| if is_empty(&option) { option.env(Resettable::Reset) } else { option })
+        .mut_subcommands(without_empty_variables)
 }
 
 fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {

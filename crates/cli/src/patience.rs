@@ -15,6 +15,8 @@ use crate::units;
 
 /// A request that does not wait for room is given up when the server has been away for this long.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long after the end of a wait the server has to say that it is over.
+const LAST_WORD: Duration = Duration::from_secs(1);
 /// Between two tries, so that a server that starts is not held up by those who wait for it.
 const PAUSE: Duration = Duration::from_millis(250);
 
@@ -37,7 +39,7 @@ impl Patient {
         // None: as long as it takes. Too far away to be a time is as good as that.
         let end = match request.wait_forever {
             true => None,
-            false => Instant::now().checked_add(wait.unwrap_or_default().max(PATIENCE)),
+            false => Instant::now().checked_add(wait.unwrap_or(PATIENCE)),
         };
         self.repeat(end, async |calls| {
             if let Some(end) = wait_end {
@@ -71,9 +73,10 @@ impl Patient {
         mut call: impl AsyncFnMut(&mut TenureClient<Channel>) -> Result<Response<T>, Status>,
     ) -> Result<T, Error> {
         loop {
-            let error = match call(&mut self.connection.calls).await {
-                Ok(answer) => return Ok(answer.into_inner()),
-                Err(status) => self.connection.error(status),
+            let error = match timeout_at(end, call(&mut self.connection.calls)).await {
+                Some(Ok(answer)) => return Ok(answer.into_inner()),
+                Some(Err(status)) => self.connection.error(status),
+                None => Error::Unreachable { address: self.at.addr.clone(), why: "it does not answer".to_owned() },
             };
             self.mend(error, end).await?;
         }
@@ -82,12 +85,7 @@ impl Patient {
     /// Waits until the server can be asked again; the error comes back if it is not one that passes, or if there is no
     /// time left.
     async fn mend(&mut self, error: Error, end: Option<Instant>) -> Result<(), Error> {
-        let passes = match &error {
-            Error::Unreachable { .. } => true,
-            Error::Refused(refusal) => matches!(refusal.code.as_str(), "stopping" | "overloaded" | "lost"),
-            Error::Foreign { .. } | Error::Closed => false,
-        };
-        if !passes {
+        if !error.may_pass() {
             return Err(error);
         }
         loop {
@@ -95,9 +93,14 @@ impl Patient {
                 return Err(error);
             }
             sleep(PAUSE).await;
-            if let Ok(connection) = Connection::open(&self.at).await {
-                self.connection = connection;
-                return Ok(());
+            match Connection::open(&self.at).await {
+                Ok(connection) => {
+                    self.connection = connection;
+                    return Ok(());
+                }
+                // It will not become a Tenure server by being asked again.
+                Err(Exit::Client(foreign @ Error::Foreign { .. })) => return Err(foreign),
+                Err(_) => {}
             }
         }
     }
@@ -105,4 +108,12 @@ impl Patient {
 
 fn soon() -> Option<Instant> {
     Some(Instant::now() + PATIENCE)
+}
+
+/// None if it is not done by then, and a moment for the answer to arrive.
+async fn timeout_at<T>(end: Option<Instant>, done: impl Future<Output = T>) -> Option<T> {
+    match end {
+        Some(end) => tokio::time::timeout_at(end + LAST_WORD, done).await.ok(),
+        None => Some(done.await),
+    }
 }

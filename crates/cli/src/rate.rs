@@ -47,8 +47,16 @@ pub(crate) async fn run(args: Args) -> Result<(), Exit> {
         Some(per) => units::millis(per),
         None => args.known_window(&mut server).await?,
     };
-    let grant = server.acquire(args.request(window)).await.map_err(|error| args.wait.exit(Args::explained(error)))?;
-    output::for_programs(args.output.json, &grant)
+    match server.acquire(args.request(window)).await {
+        Ok(grant) => output::for_programs(args.output.json, &grant),
+        Err(error) => {
+            if error.code() == "size_mismatch" {
+                // That it is no window at all matters more than its size.
+                args.known_window(&mut server).await?;
+            }
+            Err(args.wait.exit(Args::explained(error)))
+        }
+    }
 }
 
 impl Args {
@@ -65,8 +73,12 @@ impl Args {
             }
             Err(error) => return Err(error.into()),
         };
-        let hint =
-            "say --limit and --per for a new one, or declare it: tenure pool set NAME --units N --window DURATION";
+        let hint = match self.per {
+            Some(_) => "a rate needs a pool of its own: use another name",
+            None => {
+                "say --limit and --per for a new one, or declare it: tenure pool set NAME --units N --window DURATION"
+            }
+        };
         Err(Exit::usage(what, hint))
     }
 

@@ -14,14 +14,16 @@ use crate::arguments::{Demand, Server, Wait, Who};
 use crate::environment::{self, Secret};
 use crate::exit::Exit;
 use crate::supervise::{self, Outcome, Plan, Signals, Supervised};
-use crate::{env, look, output, units};
+use crate::{env, logs, look, output, units};
 
 /// Shorter leases leave no time to stop a command in.
 const TTL_MIN: Duration = Duration::from_secs(1);
 /// How long a command has between SIGTERM and SIGKILL unless told otherwise, or a third of a shorter lease.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long to wait for the server when there is nothing more to do but to tell it so.
+/// How long to wait for the server when there is nothing more to do but to tell it that the hold is free.
 const FAREWELL: Duration = Duration::from_secs(5);
+/// The same when there was none: who asks for an end while it waits wants it now.
+const FAREWELL_UNGRANTED: Duration = Duration::from_millis(500);
 
 /// Hold a pool while a command runs, and return the command's own code
 #[derive(clap::Args)]
@@ -67,13 +69,18 @@ pub(crate) async fn run(args: Args) -> Result<(), Exit> {
     let timing = args.timing()?;
     let mut signals = Signals::listen().map_err(Exit::Setup)?;
     let connecting = Client::builder(&args.server.addr).namespace(&args.server.namespace);
-    let connecting = args.who.introduce(connecting).meta("command", program(&args.command[0]));
+    let mut connecting = args.who.introduce(connecting);
+    // What the user says comes first.
+    if args.who.entries() < META_MAX {
+        connecting = connecting.meta("command", program(&args.command[0]));
+    }
     let client = tokio::select! {
         client = connecting.connect() => client?,
         number = signals.next() => return Err(Exit::signal(number)),
     };
     let mut acquiring = args.wait.apply(args.demand.apply(client.acquire(&args.pool))).ttl(args.ttl);
     if args.verbose || std::io::stderr().is_terminal() {
+        logs::of_the_client();
         let pool = args.pool.clone();
         acquiring = acquiring.on_queued(move |queued| {
             output::note(&format!("waiting for `{pool}`, place {} in the queue", queued.position));
@@ -87,26 +94,28 @@ pub(crate) async fn run(args: Args) -> Result<(), Exit> {
         Ok(guard) => guard,
         Err(exit) => {
             // Leaves nothing behind: no request in the queue and no session.
-            let _ = tokio::time::timeout(FAREWELL, client.close()).await;
+            let _ = tokio::time::timeout(FAREWELL_UNGRANTED, client.close()).await;
             return Err(exit);
         }
     };
     // From here on signals are for the command.
-    let ended = hold_while(&guard, args.plan(&guard, timing), signals).await.map_err(Exit::Setup)?;
-    if let Ended::Itself(_) = ended {
-        let farewell = async {
-            guard.release().await?;
-            client.close().await
-        };
-        if !matches!(tokio::time::timeout(FAREWELL, farewell).await, Ok(Ok(()))) {
-            let pool = &args.pool;
-            output::note(&format!(
-                "the server could not be told that `{pool}` is free again; its lease ends by itself"
-            ));
+    let ended = hold_while(&guard, args.plan(&guard, timing), signals).await;
+    let farewell = async {
+        let released = guard.release().await;
+        client.close().await.and(released)
+    };
+    match &ended {
+        // There is nobody to be told.
+        Ok(Ended::Lost(None | Some(Lost::Unreachable))) => {}
+        Ok(Ended::Lost(Some(_))) | Err(_) => drop(tokio::time::timeout(FAREWELL, farewell).await),
+        Ok(Ended::Itself(_)) => {
+            if !matches!(tokio::time::timeout(FAREWELL, farewell).await, Ok(Ok(()))) {
+                let pool = &args.pool;
+                output::note(&format!("the server could not be told that `{pool}` is free; its lease ends by itself"));
+            }
         }
     }
-    // A hold that was lost is not there to be released, or the server is not.
-    ended.exit(&args.pool, &args.command[0])
+    ended.map_err(Exit::Setup)?.exit(&args.pool, &args.command[0])
 }
 
 /// A place in a rate window cannot be given back, so there is nothing to hold while a command runs.
@@ -127,6 +136,10 @@ enum Ended {
 
 /// Runs the command for as long as the hold is certain.
 async fn hold_while(guard: &Guard, plan: Plan, signals: Signals) -> std::io::Result<Ended> {
+    // This process may have been paused since the grant, for longer than the lease.
+    if guard.is_lost() {
+        return Ok(Ended::Lost(Some(guard.lost().await)));
+    }
     let mut deadlines = guard.deadlines();
     let mut running = Supervised::start(plan, deadlines.current(), signals)?;
     let mut lost = None;
@@ -173,7 +186,7 @@ impl Ended {
 
 fn lost(pool: &str, why: Option<Lost>) -> Exit {
     let why = why.map_or_else(|| "it could not be renewed in time".to_owned(), |why| why.to_string());
-    Exit::Lost(format!("the hold of `{pool}` was lost and the command stopped: {why}"))
+    Exit::Lost(format!("the hold of `{pool}` was lost, so the command does not run any more: {why}"))
 }
 
 /// What the lease leaves for stopping the command.
@@ -232,5 +245,6 @@ fn program(command: &OsStr) -> String {
     name[..name.floor_char_boundary(META_BYTES_MAX)].to_owned()
 }
 
-/// What the value of a holder's metadata may have.
+/// How many entries a holder's metadata may have, and how long a value may be.
+const META_MAX: usize = 16;
 const META_BYTES_MAX: usize = 512;

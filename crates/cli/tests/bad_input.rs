@@ -221,8 +221,9 @@ fn a_key_that_is_none_is_explained_and_not_repeated() {
 fn addresses_that_lead_nowhere() {
     against("127.0.0.1:1", 69, "no server can be reached at 127.0.0.1:1: nothing listens there", START_ONE);
     against("nowhere.invalid:3144", 69, "no server can be reached at nowhere.invalid:3144: ", START_ONE);
-    for address in ["", "no address", "host:port", "127.0.0.1:0", "127.0.0.1:99999", "https://127.0.0.1:1", "[::1"] {
-        against(address, 69, &format!("no server can be reached at {address}: "), START_ONE);
+    for address in ["no address", ":3144", "host:port", "127.0.0.1:0", "127.0.0.1:99999", "[::1"] {
+        let error = format!("invalid value '{address}' for '--addr <HOST:PORT>': ");
+        against(address, 64, &error, "it comes from the variable TENURE_ADDR");
     }
 }
 

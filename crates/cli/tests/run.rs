@@ -219,6 +219,18 @@ fn a_command_that_uses_tenure_itself_asks_the_same_server_and_namespace() {
 }
 
 #[test]
+fn a_command_inside_another_finds_nothing_of_the_outer_hold() {
+    let scene = Scene::new();
+    let script = r#"
+        tenure pool set two --resource 'g1 @h=a' --resource 'g2 @h=b' > /dev/null
+        hold=$(tenure acquire third --eval) && eval "$hold"
+        tenure run -u 2 two -- tenure run inner -- sh -c 'env | grep -E "TENURE_(RESOURCE|KEY|POOL)" | sort'"#;
+    let ended = scene.shell(script);
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+    assert_eq!(ended.stdout, "TENURE_POOL=inner\nTENURE_RESOURCE_COUNT=0\n");
+}
+
+#[test]
 fn signals_are_passed_on_to_the_command_and_its_group() {
     let scene = Scene::new();
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGQUIT] {

@@ -7,54 +7,14 @@ mod support;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use support::Process;
-use support::door::Door;
 use support::job::{Job, until};
-use support::tool::{Ended, Tool};
+use support::scene::Scene;
+use support::tool::Ended;
 
 /// No room.
 const BUSY: Option<i32> = Some(75);
 
-/// A server behind a door.
-struct Scene {
-    server: Process,
-    data: tempfile::TempDir,
-    door: Door,
-    tool: Tool,
-}
-
 impl Scene {
-    fn new() -> Self {
-        // A server that keeps nothing starts much faster.
-        Self::with(&["--durability", "memory"])
-    }
-
-    /// One that may be killed and started again.
-    fn durable() -> Self {
-        Self::with(&[])
-    }
-
-    fn with(options: &[&str]) -> Self {
-        let data = tempfile::tempdir().unwrap();
-        let server = Process::serve(data.path(), options);
-        let door = Door::to(&server.grpc);
-        Self { tool: Tool::at(&door.address), server, data, door }
-    }
-
-    fn restart(&mut self) {
-        self.server.kill();
-        self.server = Process::serve(self.data.path(), &[]);
-        self.door.leads_to(&self.server.grpc);
-    }
-
-    fn job(&self, arguments: &[&str]) -> Job {
-        Job::start(&self.tool.command(arguments))
-    }
-
-    fn ends(&self, arguments: &[&str]) -> Ended {
-        self.job(arguments).ends()
-    }
-
     /// Has `db` until it is told something, or that there is no more to be told. Then its code is 0, or 1.
     fn holding(&self, holder: &str) -> Job {
         let job =
@@ -192,7 +152,7 @@ fn an_operator_who_takes_the_hold_away_is_heard_and_the_next_is_served() {
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(79), "has\nasked to end\n"));
     assert_eq!(
         ended.stderr,
-        "error: the hold of `db` was lost and the command stopped: an operator ended it: its disk is full\n\
+        "error: the hold of `db` was lost, so the command does not run any more: an operator ended it: its disk is full\n\
          hint: stop using what it protected; its token is no longer the newest\n"
     );
     served(next, "bob");

@@ -7,51 +7,11 @@ mod support;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use support::Process;
-use support::door::Door;
 use support::job::{Job, until};
-use support::tool::{Ended, Tool};
-
-/// A server behind a door.
-struct Scene {
-    server: Process,
-    data: tempfile::TempDir,
-    door: Door,
-    tool: Tool,
-}
+use support::scene::Scene;
+use support::tool::Ended;
 
 impl Scene {
-    fn new() -> Self {
-        // A server that keeps nothing starts much faster.
-        Self::with(&["--durability", "memory"])
-    }
-
-    /// One that may be killed and started again.
-    fn durable() -> Self {
-        Self::with(&[])
-    }
-
-    fn with(options: &[&str]) -> Self {
-        let data = tempfile::tempdir().unwrap();
-        let server = Process::serve(data.path(), options);
-        let door = Door::to(&server.grpc);
-        Self { tool: Tool::at(&door.address), server, data, door }
-    }
-
-    fn restart(&mut self) {
-        self.server.kill();
-        self.server = Process::serve(self.data.path(), &[]);
-        self.door.leads_to(&self.server.grpc);
-    }
-
-    fn job(&self, arguments: &[&str]) -> Job {
-        Job::start(&self.tool.command(arguments))
-    }
-
-    fn ends(&self, arguments: &[&str]) -> Ended {
-        self.job(arguments).ends()
-    }
-
     /// What a script says. It must succeed, and have nothing else to say.
     fn shell(&self, script: &str) -> String {
         let Ended { code, stdout, stderr } = Job::start(&self.tool.shell(script)).ends();
@@ -107,6 +67,21 @@ fn a_script_takes_renews_and_releases_a_hold() {
     let holds: Value = serde_json::from_str(said[2]).unwrap();
     assert_eq!((&holds["holds"][0]["token"], &holds["holds"][0]["ttl_ms"]), (&json!(1), &json!(300_000)));
     assert_eq!(said[3..], [r#"{"holds":[]}"#]);
+}
+
+#[test]
+fn what_the_shell_had_of_an_earlier_hold_is_taken_away_and_the_server_is_remembered() {
+    let scene = Scene::new();
+    let script = r#"
+        tenure pool set two --resource 'g1 @h=a' --resource 'g2 @h=b' > /dev/null
+        addr=$TENURE_ADDR
+        unset TENURE_ADDR
+        hold=$(tenure acquire two -u 2 --addr "$addr" --eval) || exit; eval "$hold"
+        tenure release
+        hold=$(tenure acquire one --eval) || exit; eval "$hold"
+        env | grep TENURE_RESOURCE
+        tenure release"#;
+    assert_eq!(scene.shell(script), "TENURE_RESOURCE_COUNT=0\n");
 }
 
 #[test]

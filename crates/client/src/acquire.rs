@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tenure_proto::v1;
 use tokio::sync::{oneshot, watch};
@@ -137,6 +137,9 @@ impl Acquire {
 
     /// An id of your own, under which another process could ask for the same hold. If left out, a random one is made for
     /// every acquire, which already makes it safe to lose the connection. Should be as hard to guess as a key.
+    ///
+    /// Whoever uses the same id shares the request: if this future is dropped before it has answered, the request is
+    /// withdrawn for all of them, and so is the hold if one of them has it already.
     pub fn request_id(mut self, id: impl Into<String>) -> Self {
         self.request.request_id = Some(id.into());
         self
@@ -157,7 +160,7 @@ impl Acquire {
             Wait::Not => Patience::None,
             Wait::Forever => Patience::Endless,
             // The server refuses what is longer than any clock can say; here it only must not overflow.
-            Wait::For(wait) => Instant::now().checked_add(wait).map_or(Patience::Endless, Patience::Until),
+            Wait::For(wait) => crate::clock::now().checked_add(wait).map_or(Patience::Endless, Patience::Until),
         };
         self.request.wait_forever = matches!(self.wait, Wait::Forever);
         if let Wait::For(wait) = self.wait {

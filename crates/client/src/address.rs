@@ -57,6 +57,11 @@ fn parts(given: &str) -> Result<(&str, u16), String> {
 
 const EXPECTED: &str = "this is not an address; write host:port";
 
+/// Whether something is an address at all, and if not, why.
+pub fn check_address(address: &str) -> Result<(), String> {
+    Address::parse(address.to_owned()).map(|_| ()).map_err(|(_, why)| why)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

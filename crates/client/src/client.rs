@@ -155,7 +155,8 @@ impl Builder {
     }
 
     /// How long the session, with its places in queues and the holds that live as long as it, outlives a lost connection:
-    /// 30 s if left out.
+    /// 30 s if left out. The server is asked for a sign of life three times in it, so it should be well above what that takes:
+    /// below 100 ms such holds may be lost on a good line.
     pub fn session_grace(mut self, grace: Duration) -> Self {
         self.session_grace = grace;
         self

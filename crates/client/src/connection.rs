@@ -56,7 +56,7 @@ pub(crate) fn start(
     };
     let connection = Connection {
         session: Session::new(identity, ids, greeting),
-        line: Line::Down { until: Instant::now() },
+        line: Line::Down { until: crate::clock::now() },
         failures: 0,
         paused: Duration::ZERO,
         opened: None,
@@ -114,7 +114,7 @@ impl Connection {
                 biased;
                 news = self.line.news(has_to_say) => self.news(news),
                 count = mailbox.notes.recv_many(&mut notes, BATCH), if listening => {
-                    let now = Instant::now();
+                    let now = crate::clock::now();
                     if count == 0 {
                         // No client and no guard is left.
                         listening = false;
@@ -123,12 +123,12 @@ impl Connection {
                     notes.drain(..).for_each(|note| self.session.note(now, note));
                 }
                 _ = mailbox.asks.recv_many(&mut asks, BATCH), if listening => {
-                    let now = Instant::now();
+                    let now = crate::clock::now();
                     asks.drain(..).for_each(|ask| self.session.ask(now, ask));
                 }
                 () = sleep_until(wake) => {}
             }
-            if let Err(Broken(why)) = self.session.tick(Instant::now()) {
+            if let Err(Broken(why)) = self.session.tick(crate::clock::now()) {
                 self.broken(self.unreachable(why));
             }
         }
@@ -143,7 +143,7 @@ impl Connection {
     }
 
     fn dial_if_due(&mut self) {
-        let now = Instant::now();
+        let now = crate::clock::now();
         if let Line::Down { until } = self.line
             && until <= now
         {
@@ -157,7 +157,7 @@ impl Connection {
         if let Line::Up(link) = &self.line
             && self.session.has_to_say()
             && let Ok(room) = link.outgoing.try_reserve()
-            && let Some(message) = self.session.say(Instant::now())
+            && let Some(message) = self.session.say(crate::clock::now())
         {
             room.send(message);
         }
@@ -181,10 +181,13 @@ impl Connection {
     }
 
     fn hear(&mut self, message: v1::ServerMessage) -> Result<(), Error> {
-        let now = Instant::now();
+        let now = crate::clock::now();
         let heard = self.session.hear(now, message);
-        if self.session.is_open() {
-            self.opened.get_or_insert(now);
+        if self.session.is_open() && self.opened.is_none() {
+            self.opened = Some(now);
+            if self.failures > 0 {
+                tracing::info!(address = self.address.given, "connected again");
+            }
         }
         heard.map_err(|Broken(why)| self.unreachable(why))
     }
@@ -194,7 +197,7 @@ impl Connection {
     }
 
     fn broken(&mut self, error: Error) {
-        let now = Instant::now();
+        let now = crate::clock::now();
         // A connection that lasted longer than it was waited for is no sign of trouble; one that never lasts is.
         if self.opened.take().is_some_and(|opened| now >= opened + self.paused) {
             self.failures = 0;
@@ -225,9 +228,10 @@ impl Line {
     }
 }
 
+/// Or less, so that a sleep of the host is noticed soon.
 async fn sleep_until(wake: Option<Instant>) {
     match wake {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
+        Some(at) => tokio::time::sleep(crate::clock::nap(crate::clock::now(), at)).await,
         None => pending().await,
     }
 }

@@ -2,6 +2,8 @@
 
 use tenure_proto::v1;
 
+use crate::address::check_address;
+
 /// Why something was not done.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
@@ -52,13 +54,61 @@ impl Error {
         self.code() == "timed_out"
     }
 
+    /// Whether it may be over after a while, so that asking again makes sense: nobody can be reached, or the server is
+    /// stopping, has too much to do or cannot tell what became of it.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Refused(refusal) => has_no_time(refusal),
+            Self::Unreachable { address, .. } => check_address(address).is_ok(),
+            _ => false,
+        }
+    }
+
     /// Whether what was asked may have taken effect all the same. An acquire that failed so is withdrawn as soon as the
     /// server can be reached.
     pub fn may_have_happened(&self) -> bool {
         match self {
+            // Nobody was spoken to.
+            Self::Unreachable { address, .. } if check_address(address).is_err() => false,
             Self::Refused(refusal) => refusal.may_have_happened,
             Self::Unreachable { .. } => true,
             Self::Foreign { .. } | Self::Closed => false,
+        }
+    }
+}
+
+/// Nothing is wrong with the request: asked again, it may well be answered.
+pub(crate) fn has_no_time(refusal: &v1::Refusal) -> bool {
+    matches!(refusal.code.as_str(), "stopping" | "overloaded") || is_unsure(refusal)
+}
+
+/// The server does not know itself whether it was done.
+pub(crate) fn is_unsure(refusal: &v1::Refusal) -> bool {
+    refusal.code == "lost"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_whether_asking_again_makes_sense_and_whether_it_may_have_happened() {
+        let refused = |code: &str| {
+            let may_have_happened = code == "lost";
+            Error::Refused(Box::new(v1::Refusal { code: code.into(), may_have_happened, ..v1::Refusal::default() }))
+        };
+        let unreachable = |address: &str| Error::Unreachable { address: address.into(), why: "cut".into() };
+        for (error, may_pass, may_have_happened) in [
+            (unreachable("127.0.0.1:3144"), true, true),
+            (unreachable("not an address"), false, false),
+            (refused("stopping"), true, false),
+            (refused("overloaded"), true, false),
+            (refused("lost"), true, true),
+            (refused("busy"), false, false),
+            (Error::Foreign { address: "127.0.0.1:3144".into(), why: "SSH".into() }, false, false),
+            (Error::Closed, false, false),
+        ] {
+            assert_eq!((error.may_pass(), error.may_have_happened()), (may_pass, may_have_happened), "{error:?}");
         }
     }
 }

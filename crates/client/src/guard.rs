@@ -9,6 +9,7 @@ use tenure_proto::v1;
 use tokio::sync::{oneshot, watch};
 
 use crate::client::Handle;
+use crate::clock;
 use crate::error::Error;
 use crate::session::{Granted, HoldId, Note, Standing};
 
@@ -60,7 +61,8 @@ impl Guard {
     }
 
     /// Resolves when the hold is gone, or can no longer be known to be there: stop using what it protects. At once if
-    /// that is so already. The future does not borrow the guard.
+    /// that is so already. The future does not borrow the guard, so that another task can watch: when the guard is released,
+    /// dropped or kept, it resolves as [`Lost::LetGo`].
     pub fn lost(&self) -> impl Future<Output = Lost> + Send + use<> {
         let mut standing = self.standing.clone();
         async move {
@@ -129,6 +131,10 @@ impl fmt::Debug for Guard {
 }
 
 /// Until when a hold is certainly ours: on this process's clock, counted from before the server was asked.
+///
+/// An [`Instant`] does not move while the host is suspended, though the server's time does. What is given here is right at
+/// the moment it is given, with every sleep so far taken into account; after another sleep it is too late by as much, so
+/// ask again, or rely on [`Guard::lost`] and [`Guard::is_lost`], which know of it.
 #[derive(Clone, Debug)]
 pub struct Deadlines {
     standing: watch::Receiver<Standing>,
@@ -137,7 +143,7 @@ pub struct Deadlines {
 impl Deadlines {
     /// None if the hold does not end by time, such as a kept one. Of a hold that is lost, when it was, or earlier.
     pub fn current(&self) -> Option<Instant> {
-        self.standing.borrow().until
+        self.standing.borrow().until.map(clock::of_system)
     }
 
     /// Waits for the next change, and gives what is current then. Nothing changes once the hold is lost: from then on
@@ -149,7 +155,7 @@ impl Deadlines {
             }
             let standing = self.standing.borrow_and_update();
             if standing.lost().is_none() {
-                return standing.until;
+                return standing.until.map(clock::of_system);
             }
         }
     }
@@ -168,6 +174,8 @@ pub enum Lost {
     OwnerGone,
     /// Somebody with its key released it.
     Released,
+    /// Its guard was released, dropped or kept: nobody took it away.
+    LetGo,
     /// It could not be renewed in time, because the server did not answer. It may be there, or somebody else's.
     Unreachable,
     /// The client was closed, and released it.
@@ -182,6 +190,7 @@ impl fmt::Display for Lost {
             Self::SessionEnded => f.write_str("its session is over"),
             Self::OwnerGone => f.write_str("its owner is gone"),
             Self::Released => f.write_str("somebody else released it"),
+            Self::LetGo => f.write_str("it was let go"),
             Self::Unreachable => f.write_str("the server could not be reached in time"),
             Self::Closed => f.write_str("the client was closed"),
         }

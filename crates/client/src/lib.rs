@@ -33,7 +33,7 @@
 //! - **A guard is a promise with an end.** [`Guard::deadlines`] says until when the hold is certainly ours, on this
 //!   process's clock and counted from before the request was sent. It moves with every renewal. When it passes, or the
 //!   server says that the hold is over, [`Guard::lost`] resolves. A process that was paused notices only when it goes on:
-//!   that is what [`Guard::token`] is for.
+//!   that is what [`Guard::token`] is for. On Linux the time that the host was suspended counts.
 //! - **Broken connections are mended.** Holds, and places in the queue, survive a lost connection and a restart of the
 //!   server, as long as the session's grace and the leases last.
 //! - **Nothing is left behind.** Dropping a guard releases its hold; dropping an acquire that waits leaves the queue. Both
@@ -42,6 +42,7 @@
 mod acquire;
 mod address;
 mod client;
+mod clock;
 mod connection;
 mod error;
 mod guard;
@@ -51,6 +52,7 @@ mod random;
 mod session;
 
 pub use acquire::Acquire;
+pub use address::check_address;
 pub use client::{Builder, Client, connect_api, default_holder};
 pub use error::Error;
 pub use guard::{Deadlines, Guard, Lost};

@@ -192,6 +192,7 @@ impl Session {
         // What is asked about holds and the connection is asked anew on the next one.
         self.requests.retain(|_, request| !matches!(request.what, What::Renew { .. } | What::Ping | What::End));
         for request in self.requests.values_mut() {
+            request.may_have_happened |= request.said;
             request.said = false;
             request.answered = false;
         }
@@ -396,8 +397,8 @@ impl Session {
     pub(crate) fn note(&mut self, now: Instant, note: Note) {
         match note {
             Note::Forget { id } => self.forget(id),
-            Note::Release { hold, answer } => self.release(now, hold, answer),
-            Note::Keep { hold } => drop(self.drop_hold(hold)),
+            Note::Release { hold, answer } => self.release(now, hold, answer, Lost::LetGo),
+            Note::Keep { hold } => self.keep(hold),
             Note::Close { answer } => self.close(now, Some(answer)),
         }
     }

@@ -317,7 +317,11 @@ impl Driver {
         let Some(carrier) = self.carriers.get_mut(&session) else { return };
         if carrier.unheard() >= LOSSES_UNHEARD_MAX {
             let (limit, max) = ("losses_unheard_max", LOSSES_UNHEARD_MAX);
-            return self.dismiss(session, Refusal::LimitReached { limit, max });
+            let attachment = carrier.attachment;
+            self.dismiss(session, Refusal::LimitReached { limit, max });
+            // Nobody else would say so, and a session that is not detached never ends.
+            self.apply(Command::DetachSession { session, attachment });
+            return;
         }
         let lost = Arc::new(lost);
         carrier.unheard.push_back(Arc::downgrade(&lost));
@@ -485,6 +489,8 @@ mod tests {
         let last = heard.try_recv().unwrap().reply;
         assert!(matches!(&last, Ok(Reply::Refused(why)) if why.code() == "limit_reached"), "{last:?}");
         assert!(heard.try_recv().is_err());
+        let until = Some(Timestamp::from_millis(30_001));
+        assert_eq!(driver.next_deadline(), until, "the session has its grace to be resumed, and ends if it is not");
     }
 
     fn send(prepared: Prepared) {

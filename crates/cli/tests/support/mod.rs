@@ -4,6 +4,7 @@
 
 pub(crate) mod door;
 pub(crate) mod job;
+pub(crate) mod scene;
 pub(crate) mod tool;
 
 use std::io::{BufRead, BufReader, Read};

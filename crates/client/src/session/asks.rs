@@ -1,19 +1,26 @@
 //! Acquires: how long they wait, what their answers mean, how they are given up.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use prost::Message;
 use tenure_proto::v1;
 use tokio::sync::{oneshot, watch};
 
 use super::request::{Request, What};
+use super::time::certain;
 use super::{Broken, CALL_PATIENCE, Granted, Session, millis};
 use crate::error::Error;
+use crate::guard::Lost;
 use crate::random::random_id;
 
 /// More than anything with names within the server's limits takes, and little enough that a message of many stays within
 /// what the server reads at once. What it does not read ends the stream, and would do so again after each reconnect.
 const ACQUIRE_BYTES_MAX: usize = 64 * 1024;
+/// How long the server may take to say that a wait is over, and who stands in its way.
+const LAST_WORD_PATIENCE: Duration = Duration::from_secs(2);
+/// How many grants in a row may be over when they are heard of. After that a lease is too short for the way to the server,
+/// and the next one is handed out as it is: lost.
+const GRANTS_OVER_MAX: u32 = 3;
 
 /// An acquire as it comes from the application.
 #[derive(Debug)]
@@ -40,6 +47,8 @@ pub(super) struct Acquire {
     request: Box<v1::AcquireRequest>,
     own_id: bool,
     patience: Patience,
+    /// How many grants were over when they were heard of.
+    grants_over: u32,
     answer: oneshot::Sender<Result<Granted, Error>>,
     progress: watch::Sender<Option<v1::Queued>>,
 }
@@ -59,7 +68,7 @@ impl Acquire {
     /// Until when the server may take to say that a wait is over; none if that has passed too.
     pub(super) fn later_end(&self, now: Instant) -> Option<Instant> {
         match self.patience {
-            Patience::Until(end) => end.checked_add(CALL_PATIENCE).filter(|later| *later > now),
+            Patience::Until(end) => end.checked_add(LAST_WORD_PATIENCE).filter(|later| *later > now),
             Patience::None | Patience::Endless => None,
         }
     }
@@ -70,6 +79,17 @@ impl Acquire {
 
     fn request_id(&self) -> String {
         self.request.request_id.clone().unwrap_or_default()
+    }
+}
+
+impl Request {
+    /// Whether another grant instead of this one, which is over, may be of use. Not if nothing can be certain that is so
+    /// short: each place in a short rate window would be used up for nothing.
+    fn may_do_better(&self, now: Instant, grant: &v1::Grant) -> bool {
+        let What::Acquire(acquire) = &self.what else { return false };
+        let can_be_certain = grant.ttl_ms.is_none_or(|ttl| certain(now, Duration::from_millis(ttl)) > now);
+        let often = !self.may_have_happened && acquire.grants_over >= GRANTS_OVER_MAX;
+        acquire.own_id && can_be_certain && !often
     }
 }
 
@@ -93,7 +113,7 @@ impl Session {
             Patience::Until(end) => Some(end),
             Patience::Endless => None,
         };
-        let acquire = Acquire { request, own_id, patience, answer, progress };
+        let acquire = Acquire { request, own_id, patience, grants_over: 0, answer, progress };
         self.request_with_id(id, Request::new(What::Acquire(Box::new(acquire))).until(give_up));
     }
 
@@ -170,14 +190,21 @@ impl Session {
         let asked = request.first_said.filter(|_| acquire.own_id);
         let until = self.granted_until(now, asked, &grant);
         // Granted while nobody could be told, and over by now. Handing it out would be no use to anybody.
-        if request.times_said > 1 && acquire.own_id && until.is_some_and(|until| until <= now) {
-            return self.ask_anew(id, request);
+        if until.is_some_and(|until| until <= now) && request.may_do_better(now, &grant) {
+            return self.grant_was_over(id, request);
         }
         let What::Acquire(acquire) = request.what else { return };
         let granted = self.hold(now, id, grant, until);
         if let Err(Ok(granted)) = acquire.answer.send(Ok(granted)) {
-            self.release(now, granted.hold, None);
+            self.release(now, granted.hold, None, Lost::LetGo);
         }
+    }
+
+    fn grant_was_over(&mut self, id: u64, mut request: Request) {
+        if let What::Acquire(acquire) = &mut request.what {
+            acquire.grants_over += 1;
+        }
+        self.ask_anew(id, request);
     }
 
     pub(super) fn acquire_refused(&mut self, id: u64, request: Request, refusal: v1::Refusal) -> Result<(), Broken> {
@@ -189,7 +216,7 @@ impl Session {
                 return Err(Broken(refusal.message));
             }
             // It was granted while nobody could be told, and is over by now.
-            "request_ended" if acquire.own_id && request.times_said > 1 => self.ask_anew(id, request),
+            "request_ended" if acquire.own_id && request.may_have_happened => self.ask_anew(id, request),
             _ => {
                 if let What::Acquire(acquire) = request.what {
                     let _ = acquire.answer.send(Err(Error::Refused(Box::new(refusal))));

@@ -12,6 +12,9 @@ use super::{Session, Stage};
 /// dead one is noticed when two thirds of it are left. Below the least, a slow machine would look like a dead one.
 const PING_INTERVAL_MAX: Duration = Duration::from_secs(5);
 const PING_INTERVAL_MIN: Duration = Duration::from_millis(500);
+/// A session's grace may be less than that, and its holds are certain no longer than for a grace after a ping: then there
+/// are three in it, but not so many that nothing else is done.
+const PING_INTERVAL_LEAST: Duration = Duration::from_millis(20);
 /// How long an answer to a ping may take, at least.
 const PONG_PATIENCE_MIN: Duration = Duration::from_secs(1);
 
@@ -36,7 +39,8 @@ impl Open {
 
 impl Session {
     pub(super) fn pong(&mut self, now: Instant, said: Instant, pong: v1::Pong) {
-        self.server_time = Some(ServerTime { asked: said, at_ms: pong.at_ms });
+        let time = ServerTime { asked: said, at_ms: pong.at_ms };
+        self.server_time = Some(self.server_time.map_or(time, |known| known.or_sharper(time)));
         self.session_is_certain(said);
         let interval = self.ping_interval();
         if let Stage::Open(open) = &mut self.stage {
@@ -81,5 +85,6 @@ impl Session {
 }
 
 fn interval_for(length: Duration) -> Duration {
-    (length / 6).clamp(PING_INTERVAL_MIN, PING_INTERVAL_MAX)
+    let least = PING_INTERVAL_MIN.min(length / 3).max(PING_INTERVAL_LEAST);
+    (length / 6).clamp(least, PING_INTERVAL_MAX)
 }

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use tenure_proto::v1;
 use tokio::sync::{oneshot, watch};
 
-use super::request::{Request, What, has_no_time};
+use super::request::{Request, What};
 use super::time::certain;
 use super::{CALL_PATIENCE, Due, Session};
-use crate::error::Error;
+use crate::error::{Error, has_no_time};
 use crate::guard::Lost;
 
 /// A renewal that the server had no time for is repeated after a tenth of the lease, or this.
@@ -44,7 +44,7 @@ pub(crate) struct Standing {
 impl Standing {
     /// Looks at the clock too: after a pause of the whole process it is the first to know.
     pub(crate) fn lost(&self) -> Option<Lost> {
-        let over = || self.until.is_some_and(|until| until <= Instant::now());
+        let over = || self.until.is_some_and(|until| until <= crate::clock::now());
         self.lost.clone().or_else(|| over().then(|| self.lost_by_time()))
     }
 
@@ -254,13 +254,21 @@ impl Session {
         Some(hold)
     }
 
-    pub(super) fn release(&mut self, now: Instant, id: HoldId, answer: Option<oneshot::Sender<Result<(), Error>>>) {
+    /// Whoever still watches hears `how` it ends.
+    pub(super) fn release(
+        &mut self,
+        now: Instant,
+        id: HoldId,
+        answer: Option<oneshot::Sender<Result<(), Error>>>,
+        how: Lost,
+    ) {
         // Closing has released it.
         let Some(hold) = self.drop_hold(id) else {
             answer.map(|answer| answer.send(Ok(())));
             return;
         };
         let lost = hold.standing.borrow().lost.clone();
+        hold.lose(Some(now), how);
         match lost {
             _ if !hold.is_releasable() => {
                 answer.map(|answer| answer.send(Ok(())));
@@ -276,18 +284,17 @@ impl Session {
         }
     }
 
+    /// Looks after it no more.
+    pub(super) fn keep(&mut self, id: HoldId) {
+        if let Some(hold) = self.drop_hold(id) {
+            hold.lose(None, Lost::LetGo);
+        }
+    }
+
     pub(super) fn release_all(&mut self, now: Instant) {
         let ids: Vec<_> = self.holds.keys().copied().collect();
         for id in ids {
-            let sender = self.holds[&id].standing.clone();
-            self.release(now, id, None);
-            sender.send_if_modified(|standing| {
-                let news = standing.lost.is_none();
-                if news {
-                    standing.lost = Some(Lost::Closed);
-                }
-                news
-            });
+            self.release(now, id, None, Lost::Closed);
         }
     }
 }

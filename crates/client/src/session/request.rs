@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::asks::Acquire;
 use super::{Broken, Due, HoldId, Session};
-use crate::error::Error;
+use crate::error::{Error, has_no_time, is_unsure};
 use crate::random::pause;
 
 /// The pause before something is asked again that the server had no time for.
@@ -24,7 +24,8 @@ pub(super) struct Request {
     /// On whichever connection.
     pub(super) first_said: Option<Instant>,
     pub(super) last_said: Option<Instant>,
-    pub(super) times_said: u32,
+    /// It was said, and whether it was done is not known: the line broke, or the server itself cannot tell.
+    pub(super) may_have_happened: bool,
     /// How often in a row the server had no time for it.
     failures: u32,
     /// Until when somebody waits for the answer.
@@ -52,7 +53,7 @@ impl Request {
             answered: false,
             first_said: None,
             last_said: None,
-            times_said: 0,
+            may_have_happened: false,
             failures: 0,
             give_up: None,
             retry_at: None,
@@ -77,7 +78,6 @@ impl Request {
         self.answered = false;
         self.first_said.get_or_insert(now);
         self.last_said = Some(now);
-        self.times_said += 1;
         match &self.what {
             What::Acquire(acquire) => Wire::Acquire(Box::new(acquire.wire(now))),
             // The namespace is that of the session.
@@ -207,6 +207,7 @@ impl Session {
             && has_no_time(refusal)
             && !matches!(request.what, What::Renew { .. })
         {
+            request.may_have_happened |= is_unsure(refusal);
             self.again(now, id, request);
             return Ok(());
         }
@@ -220,7 +221,7 @@ impl Session {
             (What::Renew { hold, .. }, Answer::Refused(refusal)) => self.not_renewed(now, *hold, &refusal),
             (What::Release { answer, .. }, outcome) => {
                 if let Some(answer) = answer.take() {
-                    let _ = answer.send(released(outcome, request.times_said > 1));
+                    let _ = answer.send(released(outcome, request.may_have_happened));
                 }
             }
             (What::Ping, Answer::Pong(pong)) => self.pong(now, request.last_said.unwrap_or(now), pong),
@@ -234,15 +235,12 @@ impl Session {
     }
 }
 
-/// What a release's answer means. A first attempt whose answer was lost may have done it.
-fn released(answer: Answer, repeated: bool) -> Result<(), Error> {
+/// What a release's answer means. An earlier attempt whose answer was lost may have done it.
+fn released(answer: Answer, may_have_happened: bool) -> Result<(), Error> {
     match answer {
-        Answer::Refused(refusal) if !(repeated && refusal.code == "not_held") => Err(Error::Refused(Box::new(refusal))),
+        Answer::Refused(refusal) if !(may_have_happened && refusal.code == "not_held") => {
+            Err(Error::Refused(Box::new(refusal)))
+        }
         _ => Ok(()),
     }
-}
-
-/// Nothing is wrong with the request: the server is stopping, or has too much to do.
-pub(super) fn has_no_time(refusal: &v1::Refusal) -> bool {
-    matches!(refusal.code.as_str(), "stopping" | "overloaded" | "lost")
 }

@@ -22,6 +22,8 @@ struct Scene {
     start: Instant,
     now: Instant,
     opening: u64,
+    /// As the server says it.
+    grace: Duration,
 }
 
 /// An acquire's end in the application.
@@ -69,7 +71,7 @@ impl Scene {
         };
         let start = Instant::now();
         let session = Session::new(identity, Arc::new(AtomicU64::new(1)), oneshot::channel().0);
-        let mut scene = Self { session, start, now: start, opening: 0 };
+        let mut scene = Self { session, start, now: start, opening: 0, grace: 30 * SECOND };
         let Wire::Open(open) = scene.connect() else { panic!("a first connection opens a session") };
         assert_eq!((open.holder.as_str(), open.grace_ms), ("alice", Some(30_000)));
         scene.opened();
@@ -87,8 +89,8 @@ impl Scene {
     }
 
     fn opened(&mut self) {
-        let opened =
-            v1::SessionOpened { session: 1, session_key: "secret".into(), grace_ms: 30_000, deadline_ms: None };
+        let grace_ms = millis(self.grace);
+        let opened = v1::SessionOpened { session: 1, session_key: "secret".into(), grace_ms, deadline_ms: None };
         self.answer(self.opening, Answer::Opened(opened)).unwrap();
     }
 
@@ -251,6 +253,31 @@ fn the_server_says_when_a_wait_is_over_unless_it_cannot() {
 }
 
 #[test]
+fn a_server_that_does_not_say_that_a_wait_is_over_is_not_waited_for_long() {
+    let mut scene = Scene::new();
+    let mut asked = scene.ask(Patience::Until(scene.now + 5 * SECOND));
+    let (id, _) = scene.says_one();
+    scene.answer(id, Answer::Queued(v1::Queued { position: 1, deadline_ms: None })).unwrap();
+    scene.pass(6 * SECOND);
+    assert!(asked.waits());
+    let said = scene.pass(SECOND);
+    assert_eq!(asked.error().code(), "unreachable");
+    assert!(matches!(said[..], [(_, Wire::Withdraw(_))]), "{said:?}");
+}
+
+#[test]
+fn a_wait_that_ends_without_a_connection_says_so() {
+    let mut scene = Scene::new();
+    let mut asked = scene.ask(Patience::Until(scene.now + 5 * SECOND));
+    scene.says_one();
+    scene.disconnect();
+    scene.pass(4 * SECOND);
+    assert!(asked.waits());
+    scene.pass(SECOND);
+    assert_eq!(asked.error().code(), "unreachable");
+}
+
+#[test]
 fn what_was_not_answered_is_said_again_with_the_same_ids_and_what_is_left() {
     let mut scene = Scene::new();
     let held = scene.hold(1, v1::Lifetime::Kept);
@@ -291,6 +318,40 @@ fn a_release_that_finds_nothing_is_done_only_if_it_may_have_been_itself() {
     assert_eq!(scene.says_one().0, id);
     scene.refuse(id, "not_held").unwrap();
     released.try_recv().unwrap().unwrap();
+}
+
+#[test]
+fn a_release_that_was_certainly_not_done_before_is_not_taken_for_done() {
+    for (first, then) in [("overloaded", Some("not_held")), ("stopping", Some("not_held")), ("lost", None)] {
+        let mut scene = Scene::new();
+        let held = scene.hold(1, v1::Lifetime::Kept);
+        let mut released = scene.release(held.hold);
+        let (id, _) = scene.says_one();
+        scene.refuse(id, first).unwrap();
+        let said = scene.pass(3 * SECOND);
+        assert!(matches!(said[..], [(again, Wire::Release(_))] if again == id), "{said:?}");
+        scene.refuse(id, "not_held").unwrap();
+        let error = released.try_recv().unwrap().err();
+        assert_eq!(error.as_ref().map(Error::code), then, "after `{first}`");
+    }
+}
+
+#[test]
+fn whoever_watches_a_guard_that_is_let_go_hears_just_that() {
+    let mut scene = Scene::new();
+    let [released, dropped, kept, forced] = [1, 2, 3, 4].map(|token| scene.hold(token, v1::Lifetime::Leased));
+    let _released = scene.release(released.hold);
+    scene.session.note(scene.now, Note::Release { hold: dropped.hold, answer: None });
+    scene.session.note(scene.now, Note::Keep { hold: kept.hold });
+    let how = v1::How::Forced.into();
+    let gone = v1::HoldLost { token: 4, how, note: Some("moved".into()) };
+    scene.answer(scene.opening, Answer::Lost(gone)).unwrap();
+    let _forced = scene.release(forced.hold);
+    for held in [&released, &dropped, &kept] {
+        assert_eq!(lost(held), Some(Lost::LetGo));
+    }
+    assert_eq!(lost(&forced), Some(Lost::Forced { note: "moved".into() }), "what came first");
+    assert_eq!(scene.said().len(), 2, "what is kept is not released");
 }
 
 #[test]
@@ -414,6 +475,53 @@ fn a_grant_that_is_over_when_it_is_heard_of_is_asked_for_anew() {
 }
 
 #[test]
+fn a_grant_that_was_over_before_it_was_read_is_asked_for_anew() {
+    let mut scene = Scene::new();
+    let mut asked = scene.ask(Patience::Endless);
+    let (id, _) = scene.says_one();
+    scene.answer(id, Answer::Queued(v1::Queued { position: 1, deadline_ms: None })).unwrap();
+    let grant = scene.grant(1, v1::Lifetime::Leased);
+    // The process was paused, or the host was suspended: the connection is as it was.
+    scene.now += 40 * SECOND;
+    scene.answer(id, Answer::Granted(grant)).unwrap();
+    assert!(asked.waits());
+    let said = scene.said();
+    let [(_, Wire::Withdraw(_)), (again, Wire::Acquire(_))] = &said[..] else { panic!("{said:?}") };
+    scene.answer(*again, Answer::Granted(scene.grant(2, v1::Lifetime::Leased))).unwrap();
+    let held = asked.granted();
+    assert_eq!((held.hold.token, lost(&held)), (2, None));
+    assert!(until(&held) > scene.now + 29 * SECOND);
+}
+
+#[test]
+fn a_lease_too_short_for_the_way_is_not_asked_for_without_end() {
+    let leased = |scene: &Scene, token, ttl: u64| {
+        let deadline_ms = Some(START_MS + millis(scene.now - scene.start) + ttl);
+        v1::Grant { ttl_ms: Some(ttl), deadline_ms, ..scene.grant(token, v1::Lifetime::Leased) }
+    };
+    // A millisecond is never certain, a tenth of a second might be. A way of a second is too long for both.
+    for (ttl, anew) in [(1, 0), (100, 3)] {
+        let mut scene = Scene::new();
+        let mut asked = scene.ask(Patience::Endless);
+        for token in 1..=anew {
+            let (id, _) = scene.said().pop().unwrap();
+            let grant = leased(&scene, token, ttl);
+            scene.now += SECOND;
+            scene.answer(id, Answer::Granted(grant)).unwrap();
+            assert!(asked.waits(), "{ttl} ms, {token}");
+        }
+        let (id, _) = scene.said().pop().unwrap();
+        let grant = leased(&scene, anew + 1, ttl);
+        scene.now += SECOND;
+        scene.answer(id, Answer::Granted(grant)).unwrap();
+        let held = asked.granted();
+        assert!(until(&held) <= scene.now);
+        scene.session.tick(scene.now).unwrap();
+        assert_eq!(lost(&held), Some(Lost::Unreachable), "it is not handed out as if it were there");
+    }
+}
+
+#[test]
 fn after_a_reconnect_every_hold_is_asked_about() {
     let mut scene = Scene::new();
     let holds = [
@@ -495,6 +603,17 @@ fn a_silent_connection_is_given_up() {
         broken = scene.session.tick(scene.now).err();
     }
     assert!(scene.now <= begun + 10 * SECOND, "while two thirds of the lease are left");
+}
+
+#[test]
+fn a_session_with_a_short_grace_is_certain_for_as_long_as_the_line_is_good() {
+    let mut scene = Scene::new();
+    scene.grace = SECOND * 3 / 10;
+    scene.reconnect();
+    let held = scene.hold(1, v1::Lifetime::Session);
+    scene.pass(60 * SECOND);
+    assert_eq!(lost(&held), None);
+    assert!(until(&held) > scene.now && until(&held) <= scene.now + scene.grace);
 }
 
 #[test]

@@ -33,6 +33,15 @@ impl ServerTime {
         let left = deadline_ms.checked_sub(self.at_ms)?;
         Some(certain(self.asked, Duration::from_millis(left)))
     }
+
+    /// Whichever of the two lets a deadline be relied upon for longer. A newer answer that took long, because the server
+    /// was paused or the network was, says less than an older one that came at once.
+    pub(crate) fn or_sharper(self, newer: Self) -> Self {
+        match self.before(newer.at_ms) {
+            Some(before) if before > newer.asked => self,
+            _ => newer,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -55,6 +64,19 @@ mod tests {
         let time = ServerTime { asked, at_ms: 1_000_000 };
         assert_eq!(time.before(1_030_000), Some(certain(asked, Duration::from_secs(30))));
         assert_eq!(time.before(999_999), None);
+    }
+
+    #[test]
+    fn an_answer_that_took_long_does_not_replace_one_that_came_at_once() {
+        let start = Instant::now();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        let quick = ServerTime { asked: at(0), at_ms: 1_000_000 };
+        // Asked at 1 s, answered after a pause of 8 s.
+        let slow = ServerTime { asked: at(1), at_ms: 1_009_000 };
+        assert_eq!(quick.or_sharper(slow).asked, at(0));
+        // Asked and answered at 10 s: as good, and newer, so clocks have had less time to differ.
+        let newer = ServerTime { asked: at(10), at_ms: 1_010_000 };
+        assert_eq!(quick.or_sharper(newer).asked, at(10));
     }
 
     #[test]

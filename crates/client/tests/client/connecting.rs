@@ -82,6 +82,8 @@ async fn an_address_may_be_a_url() {
 
 #[tokio::test]
 async fn nobody_is_there() {
+    let (session, calls) = refused("not an address").await;
+    assert!(!session.may_have_happened() && !calls.may_have_happened());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);

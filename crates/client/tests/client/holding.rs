@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use tenure_client::{Client, Error, v1};
+use tenure_client::{Client, Error, Lost, v1};
 use tokio::sync::mpsc;
 
-use crate::fixture::{Host, PATIENCE, connect, holds, queue, until_free, until_queued, until_renewed, within};
+use crate::fixture::{
+    Host, PATIENCE, connect, deadline, holds, queue, until_free, until_queued, until_renewed, within,
+};
 
 #[tokio::test]
 async fn a_lock_passes_on_when_it_is_released() {
@@ -182,9 +184,10 @@ async fn a_thousand_tasks_take_turns_over_one_connection() {
 async fn a_guard_is_renewed_for_as_long_as_it_lives() {
     let host = Host::start().await;
     let (client, api) = (host.client("alice").await, host.api().await);
-    let guard = within(client.acquire("db").ttl(Duration::from_millis(600)).into_future()).await.unwrap();
-    let granted = Instant::now();
-    until_renewed(&guard, granted + Duration::from_millis(1_500)).await;
+    let guard = within(client.acquire("db").ttl(Duration::from_secs(6)).into_future()).await.unwrap();
+    for _ in 0..2 {
+        until_renewed(&guard, deadline(&guard)).await;
+    }
     assert!(!guard.is_lost());
     assert_eq!(holds(&api, "db").await[0].token, guard.token());
     within(guard.release()).await.unwrap();
@@ -198,17 +201,31 @@ fn a_blocked_application_does_not_stop_renewals() {
     let application = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     application.block_on(async {
         let client = connect(&host.address.to_string(), "busy").await;
-        let guard = client.acquire("db").ttl(Duration::from_millis(900)).await.unwrap();
+        let guard = client.acquire("db").ttl(Duration::from_secs(6)).await.unwrap();
         let deadlines = guard.deadlines();
         let first = deadlines.current().unwrap();
         let begun = Instant::now();
         // No await: nothing else of this runtime runs.
-        while deadlines.current().unwrap() <= first + Duration::from_millis(900) {
+        while deadlines.current().unwrap() <= first {
             assert!(begun.elapsed() < PATIENCE, "it was not renewed");
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_millis(5));
         }
         assert!(!guard.is_lost());
     });
+}
+
+#[tokio::test]
+async fn a_task_that_watches_a_guard_hears_that_it_was_let_go() {
+    let host = Host::start().await;
+    let client = host.client("alice").await;
+    let guard = within(client.lock("db")).await.unwrap();
+    let watching = tokio::spawn(guard.lost());
+    within(guard.release()).await.unwrap();
+    assert_eq!(within(watching).await.unwrap(), Lost::LetGo);
+    let guard = within(client.lock("db")).await.unwrap();
+    let lost = guard.lost();
+    drop(guard);
+    assert_eq!(within(lost).await.to_string(), "it was let go");
 }
 
 #[tokio::test]
@@ -224,7 +241,10 @@ async fn a_dropped_guard_is_released() {
 async fn a_guard_that_is_given_up_leaves_its_hold() {
     let host = Host::start().await;
     let (client, api) = (host.client("alice").await, host.api().await);
-    let grant = within(client.lock("db")).await.unwrap().keep();
+    let guard = within(client.lock("db")).await.unwrap();
+    let lost = guard.lost();
+    let grant = guard.keep();
+    assert_eq!(within(lost).await, Lost::LetGo);
     within(client.close()).await.unwrap();
     assert_eq!(holds(&api, "db").await[0].token, grant.token);
     let release = v1::ReleaseRequest { key: grant.key, ..Default::default() };

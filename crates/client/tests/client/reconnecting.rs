@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_client::{Client, Error, v1};
+use tenure_client::{Client, Error, Lost, v1};
 
 use crate::fixture::{
     Host, connect, deadline, holds, queue, sessions, until_free, until_happened, until_queued, until_renewed, within,
@@ -107,7 +107,7 @@ async fn a_wait_that_ends_while_the_line_is_down_says_so() {
     let proxy = Proxy::before(host.address).await;
     let client = connect(&proxy.address.to_string(), "alice").await;
     let _blocker = within(client.lock("db")).await.unwrap();
-    let waiting = tokio::spawn(client.acquire("db").wait(Duration::from_millis(300)).into_future());
+    let waiting = tokio::spawn(client.acquire("db").wait(Duration::from_secs(5)).into_future());
     until_queued(&host.api().await, "db", 1).await;
     proxy.close();
     let error = within(waiting).await.unwrap().unwrap_err();
@@ -136,7 +136,7 @@ async fn a_session_that_expires_while_the_line_is_down_is_replaced() {
     let host = Host::start().await;
     let api = host.api().await;
     let proxy = Proxy::before(host.address).await;
-    let builder = Client::builder(proxy.address.to_string()).session_grace(Duration::from_millis(300)).holder("alice");
+    let builder = Client::builder(proxy.address.to_string()).session_grace(Duration::from_secs(5)).holder("alice");
     let client = within(builder.connect()).await.unwrap();
     let leased = within(client.lock("leased")).await.unwrap();
     let of_session = within(client.acquire("session").until_session_ends().into_future()).await.unwrap();
@@ -146,8 +146,9 @@ async fn a_session_that_expires_while_the_line_is_down_is_replaced() {
     until_queued(&api, "busy", 1).await;
 
     let before = deadline(&leased);
+    assert!(!of_session.is_lost());
     proxy.close();
-    within(of_session.lost()).await;
+    assert_eq!(within(of_session.lost()).await, Lost::Unreachable);
     until_queued(&api, "busy", 0).await;
     until_free(&api, "session").await;
     proxy.open();

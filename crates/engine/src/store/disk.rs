@@ -215,7 +215,7 @@ impl DiskStore {
         if self.durability == Durability::Os {
             self.directory.set_unsynced(true)?;
         }
-        batch.commit().map_err(|error| StoreError::Io(format!("cannot write to the data directory: {error}")))?;
+        batch.commit().map_err(write_error)?;
         if self.durability == Durability::Sync {
             self.directory.set_unsynced(false)?;
         }
@@ -455,6 +455,14 @@ fn check_log_end(keyspaces: &Keyspaces, last: Seq) -> Result<(), StoreError> {
 fn stored_bytes(value: &[u8]) -> u64 {
     // The key is a number.
     value.len() as u64 + 8
+}
+
+fn write_error(error: fjall::Error) -> StoreError {
+    let why = match error {
+        fjall::Error::Io(error) => error.to_string(),
+        other => other.to_string(),
+    };
+    StoreError::Io(format!("cannot write to the data directory: {why}"))
 }
 
 fn read_error(error: fjall::Error) -> StoreError {
