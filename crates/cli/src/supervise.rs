@@ -7,6 +7,7 @@ mod message;
 mod signals;
 mod spawn;
 mod terminal;
+mod terms;
 mod tree;
 
 use std::ffi::{OsStr, OsString};
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal, kill};
-use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
@@ -27,15 +28,16 @@ use tokio::net::UnixStream;
 pub(crate) use signals::Signals;
 
 use clock::{Boottime, Moment};
-use message::{Order, Report, Terms};
+use message::{Order, Report};
 use spawn::Launch;
 use terminal::Terminal;
+use terms::Terms;
 use tree::Tree;
 
 /// How long the wrapper sleeps at most, by a clock that does not know of suspended hosts.
 const NAP_MAX: Duration = Duration::from_secs(1);
-/// Between two looks at whether all are gone.
-const ROUND: Duration = Duration::from_millis(10);
+/// Between two looks at whether those who were asked to end have done so.
+const LOOK: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
@@ -74,7 +76,7 @@ pub(crate) enum Outcome {
 ///    │          │
 ///    │          ├ deadline − margin − grace:  SIGTERM to the command and all that descends from it
 ///    │          └ deadline − margin:          SIGKILL, until none is left
-///    └ the same a part of the margin later, if the guard has not done it
+///    └ the same a part of the margin later, if the guard has not done it, and in its place if it is paused or dead
 /// ```
 ///
 /// All time counts, a suspended host's too. What the command leaves running when it ends by itself is left alone, as
@@ -96,15 +98,24 @@ pub(crate) struct Supervised {
     terms: Terms,
     /// When the deadline was told.
     known: Moment,
-    /// When those who were asked to end are killed.
-    kill_at: Option<Boottime>,
+    /// There is no way back from it.
+    stopping: Option<Stopping>,
     /// What it is when all are gone.
     why: Outcome,
-    /// Whether the last look found nobody alive. One look may miss somebody who moves to another parent.
-    looks_empty: bool,
     terminal: Option<Terminal>,
     signals: Signals,
     outcome: Option<Outcome>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Stopping {
+    /// When all were to be asked to end.
+    since: Boottime,
+    /// Whether they have been: by the guard, which said so, or by this process.
+    asked: bool,
+    kill_at: Boottime,
+    /// Since when this process has killed them.
+    killing: Option<Boottime>,
 }
 
 impl Supervised {
@@ -120,7 +131,7 @@ impl Supervised {
         signals.listen_for_a_command()?;
         // Should the guard die, the command becomes a child of this process.
         prctl::set_child_subreaper(true)?;
-        let mut tree = Tree::new_below(Pid::this());
+        let mut tree = Tree::new_below(Pid::this())?;
 
         let (line, guards_end) = message::line()?;
         // Its number is free in the guard, which is told it.
@@ -139,7 +150,7 @@ impl Supervised {
             usual: &[Signal::SIGCHLD],
         };
         let guard = launch.start()?;
-        tree.spare(guard);
+        tree.spare(Some(guard));
         message::say(&line, &Order::Begin(terms.clone()).encode())?;
         Ok(Self {
             line: UnixStream::from_std(line.into())?,
@@ -149,9 +160,8 @@ impl Supervised {
             tree,
             terms,
             known,
-            kill_at: None,
+            stopping: None,
             why: Outcome::Stopped,
-            looks_empty: false,
             terminal: Terminal::find(),
             signals,
             outcome: None,
@@ -171,7 +181,7 @@ impl Supervised {
     /// if that is sooner.
     pub(crate) fn stop(&mut self) {
         self.order(&Order::Stop);
-        self.kill_at.get_or_insert_with(|| self.terms.kill_at(Boottime::now(), self.terms.deadline));
+        self.stop_since(Boottime::now());
     }
 
     /// How it ended. Passes signals on and sees to the deadline meanwhile, so it must be awaited all the time; it may
@@ -214,38 +224,78 @@ impl Supervised {
     /// Does what the guard should have done by now, and tells when to look again.
     fn enforce(&mut self, now: Boottime) -> Duration {
         let late = if self.guard_gone { Duration::ZERO } else { self.terms.margin / 4 };
-        if self.kill_at.is_none()
-            && let Some(deadline) = self.terms.deadline
-        {
-            let stop_at = self.terms.stop_at(deadline).plus(late);
-            if now < stop_at {
-                return stop_at.since(now).min(NAP_MAX);
-            }
-            self.terminate(now);
+        let since = match (self.stopping, self.terms.deadline) {
+            (Some(stopping), _) => stopping.since,
+            (None, Some(deadline)) => self.terms.stop_at(deadline),
+            (None, None) => return NAP_MAX,
+        };
+        let asked = self.stopping.is_some_and(|stopping| stopping.asked);
+        if !asked && now < since.plus(late) {
+            return since.plus(late).since(now).min(NAP_MAX);
         }
-        let Some(kill_at) = self.kill_at else { return NAP_MAX };
-        let kill_at = kill_at.plus(late * 2);
-        if now < kill_at && !self.guard_gone {
-            return kill_at.since(now).min(NAP_MAX);
+        if !asked {
+            // Whether it reaches anybody shows when they are killed.
+            let _ = self.tree.signal(&[Signal::SIGTERM, Signal::SIGCONT]);
+            self.stop_since(since).asked = true;
         }
-        let alive = self.tree.signal(if now < kill_at { &[] } else { &[Signal::SIGKILL] });
-        if alive > 0 {
-            self.looks_empty = false;
-        } else if !self.looks_empty {
-            // While there is a guard, orphans go to it instead of here. It is of no more use.
-            self.looks_empty = true;
-            if !self.guard_gone {
-                let _ = kill(self.guard, Signal::SIGKILL);
-            }
-        } else {
+        let kill_at = self.stop_since(since).kill_at.plus(late * 2);
+        if self.guard_gone && self.reap() {
             self.end(self.why.clone());
+            Duration::ZERO
+        } else if now >= kill_at {
+            self.kill(now)
+        } else if self.guard_gone {
+            LOOK
+        } else {
+            kill_at.since(now).min(NAP_MAX)
         }
-        ROUND
     }
 
-    fn terminate(&mut self, now: Boottime) {
-        self.tree.signal(&[Signal::SIGTERM, Signal::SIGCONT]);
-        self.kill_at = Some(self.terms.kill_at(now, self.terms.deadline));
+    /// A round of killing, and when to look again.
+    fn kill(&mut self, now: Boottime) -> Duration {
+        let found = self.tree.signal(&[Signal::SIGKILL]);
+        if !self.guard_gone {
+            // Nobody is gone until the guard, which reaps them, says so. While it cannot, they are reaped here.
+            if tree::is_stopped(self.guard) {
+                self.take_over();
+            }
+        } else if self.tree.has_foreign() && matches!(found, Ok(0)) {
+            // Also exact: what was a child of this process then still is, dead or alive, as nobody was reaped since.
+            self.end(self.why.clone());
+        }
+        let since = *self.stop_since(now).killing.get_or_insert(now);
+        self.terms.round(since, now)
+    }
+
+    /// From `since` on the command has to end, or from before if that was known.
+    fn stop_since(&mut self, since: Boottime) -> &mut Stopping {
+        let kill_at = self.terms.kill_at(since, self.terms.deadline);
+        self.stopping.get_or_insert(Stopping { since, asked: false, kill_at, killing: None })
+    }
+
+    /// Does without the guard, which is dead or is killed now: its orphans become children of this process.
+    fn take_over(&mut self) {
+        let _ = kill(self.guard, Signal::SIGKILL);
+        self.tree.spare(None);
+        self.guard_gone = true;
+        if self.stopping.is_none() {
+            self.why = Outcome::Unguarded;
+            self.stop_since(Boottime::now());
+        }
+    }
+
+    /// Takes notice of all who have ended. Whether nobody is left is exact: orphans came to this process before their
+    /// parent could be reaped, the guard's too. Children from before this program count as somebody.
+    fn reap(&mut self) -> bool {
+        loop {
+            match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::StillAlive) => return false,
+                Ok(ended) if ended.pid() == self.command => self.tree.command(None),
+                Err(Errno::ECHILD) => return true,
+                // One more; by a real-time signal, which has no name here, it is EINVAL.
+                _ => {}
+            }
+        }
     }
 
     fn learn(&mut self, report: Option<Report>) {
@@ -253,6 +303,7 @@ impl Supervised {
             Some(Report::Started(id)) => {
                 let command = Pid::from_raw(id);
                 self.command = Some(command);
+                self.tree.command(Some(command));
                 if let Some(terminal) = &mut self.terminal {
                     terminal.begin(command);
                 }
@@ -265,17 +316,9 @@ impl Supervised {
             Some(Report::Paused(signal)) => self.paused(signal),
             Some(Report::Exited(code)) => self.end(Outcome::Exited(code)),
             Some(Report::Signaled(signal)) => self.end(Outcome::Signaled(signal)),
-            Some(Report::Stopping) => {
-                self.kill_at.get_or_insert_with(|| self.terms.kill_at(Boottime::now(), self.terms.deadline));
-            }
+            Some(Report::Stopping) => self.stop_since(Boottime::now()).asked = true,
             Some(Report::Gone) => self.end(Outcome::Stopped),
-            None => {
-                self.guard_gone = true;
-                if self.kill_at.is_none() {
-                    self.why = Outcome::Unguarded;
-                    self.terminate(Boottime::now());
-                }
-            }
+            None => self.take_over(),
         }
     }
 
@@ -341,17 +384,4 @@ pub(crate) fn end_by_interrupt() -> io::Error {
     // A handler cannot be taken away in safe code, but no handler outlives this.
     let mut end = Command::new("/proc/self/exe");
     end.arg0("tenure").args([guard::END_NAME, &(Signal::SIGINT as i32).to_string()]).exec()
-}
-
-impl Terms {
-    /// When all are asked to end, unless the hold is renewed.
-    fn stop_at(&self, deadline: Boottime) -> Boottime {
-        deadline.minus(self.margin).minus(self.grace)
-    }
-
-    /// When those are killed who were asked at `asked` to end.
-    fn kill_at(&self, asked: Boottime, deadline: Option<Boottime>) -> Boottime {
-        let patient = asked.plus(self.grace);
-        deadline.map_or(patient, |deadline| patient.min(deadline.minus(self.margin)))
-    }
 }

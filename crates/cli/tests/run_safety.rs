@@ -8,6 +8,7 @@ mod support;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::Pid;
 use support::Process;
 use support::tool::Tool;
@@ -164,6 +166,82 @@ fn what_a_command_leaves_running_when_it_ends_by_itself_is_left_alone() {
     kill(Pid::from_raw(left), Signal::SIGKILL).unwrap();
 }
 
+#[test]
+fn a_hold_that_was_granted_and_lost_while_the_wrapper_was_paused_is_waited_for_again() {
+    let scene = Scene::new();
+    let tool = Tool::of(&scene.server);
+    let mut first = scene.run(&tool, &[], r#"echo $$ >>"$PIDS"; exec sleep 1000"#, 1);
+    let options = ["-w", "60s", "--ttl", "2s", "--holder", "paused"];
+    let mut paused = Run::start(&tool, &options, r#"echo $$ >>"$PIDS""#, &scene.file());
+    until(|| tool.run(&["queue", "db", "--json"]).stdout.contains("\"paused\""));
+    // Who comes next keeps the hold until the paused one is back.
+    let script = r#"echo $$ >>"$PIDS"; exec sleep 1000"#;
+    let next = Run::start(&tool, &["-w", "60s", "--holder", "next"], script, &scene.file());
+    until(|| tool.run(&["queue", "db", "--json"]).stdout.contains("\"next\""));
+    paused.signal(Signal::SIGSTOP);
+    first.signal(Signal::SIGTERM);
+    first.ended();
+    until(|| scene.pids().len() == 2);
+    paused.signal(Signal::SIGCONT);
+    until(|| tool.run(&["queue", "db", "--json"]).stdout.contains("\"paused\""));
+    assert_eq!(scene.pids().len(), 2, "it has not run beside the next");
+    next.signal(Signal::SIGTERM);
+    assert_eq!(paused.ended().code(), Some(0), "{}", paused.complained());
+    assert_eq!(scene.pids().len(), 3);
+}
+
+#[test]
+fn a_guard_does_not_start_a_command_that_it_would_have_to_stop() {
+    let scene = Scene::new();
+    let (line, guards_end) =
+        socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).unwrap();
+    let mut guard = Tool::of(&scene.server).command(&["__guard", "1", "sh", "-c", r#"echo $$ >>"$PIDS""#]);
+    guard.env("PIDS", scene.file()).stdin(guards_end).stdout(Stdio::null());
+    let mut guard = guard.spawn().unwrap();
+    // Its hold has ended a millisecond after the host was started.
+    let mut line = UnixStream::from(line);
+    line.write_all(b"begin 300 100 1").unwrap();
+    let mut reports = [0; 100];
+    let mut report = || {
+        let length = line.read(&mut reports).unwrap();
+        String::from_utf8(reports[..length].to_vec()).unwrap()
+    };
+    assert_eq!((report(), report()), ("stopping".to_owned(), "gone".to_owned()));
+    assert!(guard.wait().unwrap().success());
+    assert!(scene.pids().is_empty(), "it has not run");
+}
+
+#[test]
+fn a_command_whose_hold_is_taken_away_is_asked_to_end_although_its_guard_is_paused() {
+    let scene = Scene::new();
+    let tool = Tool::of(&scene.server);
+    // What it writes down when it is asked is nobody's.
+    let script = r#"trap 'echo 0 >>"$PIDS"; exit' TERM; echo $$ >>"$PIDS"; while :; do sleep 0.05; done"#;
+    let mut first = scene.run(&tool, &["--ttl", "10m", "--grace", "2m", "--holder", "first"], script, 1);
+    let (token, guard) = (first.token(), first.guard());
+    kill(guard, Signal::SIGSTOP).unwrap();
+    let done = tool.run(&["force-release", "db", "--holder", "first", "--token", &token, "--reason", "test"]);
+    assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""), "{}", done.stdout);
+    until(|| scene.pids().last() == Some(&0));
+    kill(guard, Signal::SIGCONT).unwrap();
+    assert_eq!(first.ended().code(), LOST);
+}
+
+#[test]
+fn one_who_starts_the_next_and_ends_is_not_taken_for_gone_although_the_guard_is_paused() {
+    let scene = Scene::new();
+    let tool = Tool::of(&scene.server);
+    let script = r#"export CHAIN='setsid sh -c "$CHAIN" &'; sh -c "$CHAIN"; echo $$ >>"$PIDS"; exec sleep 1000"#;
+    let mut first = scene.run(&tool, &["--ttl", "10m", "--holder", "first"], script, 1);
+    let (token, guard) = (first.token(), first.guard());
+    kill(guard, Signal::SIGSTOP).unwrap();
+    let done = tool.run(&["force-release", "db", "--holder", "first", "--token", &token, "--reason", "test"]);
+    assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""), "{}", done.stdout);
+    assert_eq!(first.ended().code(), LOST);
+    let left = scene.members();
+    assert!(left.is_empty(), "{left:?}");
+}
+
 /// A server, and where those who have the hold write down who they are.
 struct Scene {
     server: Process,
@@ -184,6 +262,16 @@ impl Scene {
         let written = fs::read_to_string(self.file()).unwrap_or_default();
         // The last line may be half written.
         written.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')?.parse().ok()).collect()
+    }
+
+    /// Processes that know the file.
+    fn members(&self) -> Vec<PathBuf> {
+        let file = format!("PIDS={}", self.file().display());
+        let knows = |process: &PathBuf| {
+            let environment = fs::read(process.join("environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|variable| variable == file.as_bytes())
+        };
+        fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path()).filter(knows).collect()
     }
 
     fn stubborn(&self, tool: &Tool, options: &[&str]) -> Run {
@@ -214,7 +302,7 @@ impl Drop for Scene {
     fn drop(&mut self) {
         if thread::panicking() {
             // A test that fails leaves nobody behind.
-            for pid in self.pids() {
+            for pid in self.pids().into_iter().filter(|pid| *pid > 1) {
                 let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
             }
         }
@@ -229,7 +317,10 @@ struct Run {
 
 impl Run {
     fn start(tool: &Tool, options: &[&str], script: &str, pids: &Path) -> Self {
-        let mut command = tool.command(&["run", "db", "--grace", "300ms"]);
+        let mut command = tool.command(&["run", "db"]);
+        if !options.contains(&"--grace") {
+            command.args(["--grace", "300ms"]);
+        }
         command.args(options).args(["--", "sh", "-c", script]).env("PIDS", pids);
         Self { child: command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap() }
     }

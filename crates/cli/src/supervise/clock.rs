@@ -33,7 +33,7 @@ impl Boottime {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
     }
 
-    pub(super) fn from_millis(millis: u64) -> Self {
+    pub(super) const fn from_millis(millis: u64) -> Self {
         Self(Duration::from_millis(millis))
     }
 }

@@ -16,8 +16,9 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use super::clock::{Alarm, Boottime};
-use super::message::{self, Order, Report, Terms};
+use super::message::{self, Order, Report};
 use super::spawn::Launch;
+use super::terms::Terms;
 use super::tree::Tree;
 
 /// How the wrapper calls the guard: with the number of the descriptor that is the command's standard input, and the
@@ -26,10 +27,6 @@ pub(super) const NAME: &str = "__guard";
 
 /// How the wrapper, at its end, calls what it becomes: a process without handlers, which a signal can end.
 pub(super) const END_NAME: &str = "__end";
-
-/// How long after a round of killing the next one comes; then twice as long each time, for what cannot be killed.
-const ROUND: Duration = Duration::from_millis(5);
-const ROUND_MAX: Duration = Duration::from_millis(500);
 
 /// The release is a kindness to those who wait: without it the lease runs out.
 const RELEASE_MAX: Duration = Duration::from_secs(5);
@@ -82,10 +79,19 @@ fn guard(stdin: RawFd, command: &[OsString]) -> io::Result<()> {
         // This language ignores it.
         usual: &[Signal::SIGPIPE],
     };
+    // Whoever sent the order may have been paused since the grant.
+    if terms.is_over(Boottime::now()) {
+        // If nobody hears it, nobody needs to.
+        let _ = message::say(&line, &Report::Stopping.encode());
+        let _ = message::say(&line, &Report::Gone.encode());
+        return Ok(());
+    }
     let child = match launch.start() {
         Ok(child) => child,
         Err(error) => return Ok(message::say(&line, &Report::CannotStart(error as i32).encode())?),
     };
+    let mut tree = Tree::below(Pid::this());
+    tree.command(Some(child));
     let guard = Guard {
         line,
         wrapper_gone: false,
@@ -94,7 +100,7 @@ fn guard(stdin: RawFd, command: &[OsString]) -> io::Result<()> {
             &SigSet::from_iter([Signal::SIGCHLD]),
             SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK,
         )?,
-        tree: Tree::below(Pid::this()),
+        tree,
         child,
         result: None,
         phase: Phase::Holding,
@@ -138,8 +144,8 @@ enum Phase {
         kill_at: Boottime,
     },
     Killing {
+        since: Boottime,
         next: Boottime,
-        round: Duration,
     },
 }
 
@@ -171,21 +177,21 @@ impl Guard {
 
     fn keep_time(&mut self) {
         let now = Boottime::now();
-        if let (Phase::Holding, Some(deadline)) = (self.phase, self.terms.deadline)
-            && now >= self.terms.stop_at(deadline)
+        if let Phase::Holding = self.phase
+            && self.terms.is_over(now)
         {
             self.stop();
         }
         if let Phase::Stopping { kill_at } = self.phase
             && now >= kill_at
         {
-            self.phase = Phase::Killing { next: now, round: ROUND };
+            self.phase = Phase::Killing { since: now, next: now };
         }
-        if let Phase::Killing { next, round } = self.phase
+        if let Phase::Killing { since, next } = self.phase
             && now >= next
         {
-            self.tree.signal(&[Signal::SIGKILL]);
-            self.phase = Phase::Killing { next: now.plus(round), round: (round * 2).min(ROUND_MAX) };
+            self.signal_all(&[Signal::SIGKILL]);
+            self.phase = Phase::Killing { since, next: now.plus(self.terms.round(since, now)) };
         }
     }
 
@@ -202,10 +208,15 @@ impl Guard {
     fn stop(&mut self) {
         if let Phase::Holding = self.phase {
             // A stopped process would not hear it.
-            self.tree.signal(&[Signal::SIGTERM, Signal::SIGCONT]);
+            self.signal_all(&[Signal::SIGTERM, Signal::SIGCONT]);
             self.phase = Phase::Stopping { kill_at: self.terms.kill_at(Boottime::now(), self.terms.deadline) };
             self.say(&Report::Stopping);
         }
+    }
+
+    fn signal_all(&self, signals: &[Signal]) {
+        // How many there were is of no interest: it is by reaping that nobody is found to be left.
+        let _ = self.tree.signal(signals);
     }
 
     /// Takes notice of all who have ended. Whether nobody is left is exact: whoever descends from this process is its
@@ -214,9 +225,9 @@ impl Guard {
         loop {
             let child = self.child;
             match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED)) {
-                Ok(WaitStatus::Exited(id, code)) if id == child => self.result = Some(Report::Exited(code)),
+                Ok(WaitStatus::Exited(id, code)) if id == child => self.child_ended(Report::Exited(code)),
                 Ok(WaitStatus::Signaled(id, signal, _)) if id == child => {
-                    self.result = Some(Report::Signaled(signal as i32));
+                    self.child_ended(Report::Signaled(signal as i32));
                 }
                 Ok(WaitStatus::Stopped(id, signal)) if id == child => self.say(&Report::Paused(signal as i32)),
                 Ok(WaitStatus::StillAlive) => return Ok(false),
@@ -225,12 +236,17 @@ impl Guard {
                 // Ended by a real-time signal, which has no name here. Whose end it was shows by who is left.
                 Err(Errno::EINVAL) => {
                     if self.result.is_none() && nix::sys::signal::kill(child, None) == Err(Errno::ESRCH) {
-                        self.result = Some(Report::Signaled(SIGNAL_REAL_TIME));
+                        self.child_ended(Report::Signaled(SIGNAL_REAL_TIME));
                     }
                 }
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    fn child_ended(&mut self, result: Report) {
+        self.tree.command(None);
+        self.result = Some(result);
     }
 
     fn wait(&self) -> io::Result<()> {

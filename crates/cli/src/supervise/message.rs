@@ -11,6 +11,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
 
 use super::clock::Boottime;
+use super::terms::Terms;
 
 /// From the wrapper.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,18 +24,6 @@ pub(super) enum Order {
     Stop,
     /// For the command's process group.
     Signal(i32),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Terms {
-    /// From the polite signal to the one that cannot be refused.
-    pub(super) grace: Duration,
-    /// How long before the deadline everything is gone.
-    pub(super) margin: Duration,
-    /// None for a hold that does not end by itself.
-    pub(super) deadline: Option<Boottime>,
-    /// The environment in which `tenure release` releases the hold. Empty if it cannot.
-    pub(super) release: Vec<(OsString, OsString)>,
 }
 
 /// From the guard.

@@ -55,7 +55,7 @@ impl Terminal {
 
     /// Stops this process's group as the command was stopped, until somebody continues it. False if nobody would.
     pub(super) fn pause(&mut self, command: Pid) -> bool {
-        let processes = tree::processes();
+        let Ok(processes) = tree::processes() else { return false };
         let is_a_job = is_a_job(&processes);
         if is_a_job {
             self.take(command);

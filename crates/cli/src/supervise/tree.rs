@@ -2,9 +2,10 @@
 //! daemons in sessions of their own too, so nothing that was started leaves the tree.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::{fs, io};
 
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::{Pid, getpgrp};
 
@@ -15,30 +16,51 @@ pub(super) struct Tree {
     foreign: BTreeSet<i32>,
     /// Not signalled itself, while what is below it is.
     spared: Option<i32>,
+    /// The command's group, which can be signalled without looking for it.
+    group: Option<Pid>,
 }
 
 impl Tree {
     /// Everything below `root`.
     pub(super) fn below(root: Pid) -> Self {
-        Self { root: root.as_raw(), foreign: BTreeSet::new(), spared: None }
+        Self { root: root.as_raw(), foreign: BTreeSet::new(), spared: None, group: None }
     }
 
     /// Everything that will be below `root` and is not yet: a process may have been given children by the program that
     /// it was before.
-    pub(super) fn new_below(root: Pid) -> Self {
+    pub(super) fn new_below(root: Pid) -> io::Result<Self> {
         let mut tree = Self::below(root);
-        tree.foreign = tree.members(&processes()).map(|process| process.id).collect();
-        tree
+        tree.foreign = tree.members(&processes()?).map(|process| process.id).collect();
+        Ok(tree)
     }
 
-    pub(super) fn spare(&mut self, process: Pid) {
-        self.spared = Some(process.as_raw());
+    /// Whether `root` has had children who do not belong to the tree.
+    pub(super) fn has_foreign(&self) -> bool {
+        !self.foreign.is_empty()
     }
 
-    /// Sends all of them the signals, and tells how many there were alive. Those that come to be meanwhile may be
-    /// missed, and a process that moves to another parent just now may not be counted: look again.
-    pub(super) fn signal(&self, signals: &[Signal]) -> usize {
-        let processes = processes();
+    pub(super) fn spare(&mut self, process: Option<Pid>) {
+        self.spared = process.map(Pid::as_raw);
+    }
+
+    /// The group of the command, until that has been reaped and its number may be somebody else's.
+    pub(super) fn command(&mut self, group: Option<Pid>) {
+        self.group = group;
+    }
+
+    /// Sends all of them the signals, and tells how many there were, with those who are dead and not yet reaped. Those
+    /// that come to be meanwhile may be missed: look again. If it cannot be seen who there is, the command's group gets
+    /// the signals, and whoever asked must not take it that nobody is left.
+    pub(super) fn signal(&self, signals: &[Signal]) -> io::Result<usize> {
+        let processes = match processes() {
+            Ok(processes) => processes,
+            Err(error) => {
+                for (group, signal) in self.group.iter().flat_map(|group| signals.iter().map(move |it| (group, it))) {
+                    let _ = killpg(*group, *signal);
+                }
+                return Err(error);
+            }
+        };
         let members: Vec<_> = self.members(&processes).filter(|process| Some(process.id) != self.spared).collect();
         let ids: BTreeSet<_> = members.iter().map(|process| process.id).collect();
 
@@ -57,7 +79,7 @@ impl Tree {
                 let _ = kill(Pid::from_raw(process.id), *signal);
             }
         }
-        members.iter().filter(|process| process.alive).count()
+        Ok(members.len())
     }
 
     fn members<'a>(&self, processes: &'a [Process]) -> impl Iterator<Item = &'a Process> + use<'a> {
@@ -83,16 +105,36 @@ pub(super) struct Process {
     pub(super) id: i32,
     pub(super) parent: i32,
     pub(super) group: i32,
-    alive: bool,
+    state: char,
 }
 
-pub(super) fn processes() -> Vec<Process> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries
-        .filter(|entry| entry.file_name().as_bytes().first().is_some_and(u8::is_ascii_digit))
-        // One that ends meanwhile has no file any more.
-        .filter_map(|entry| process(&fs::read(entry.path().join("stat")).ok()?))
-        .collect()
+/// All there are, or an error: for want of a file descriptor nobody must look dead.
+pub(super) fn processes() -> io::Result<Vec<Process>> {
+    let mut processes = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let entry = entry?;
+        if entry.file_name().as_bytes().first().is_some_and(u8::is_ascii_digit) {
+            match fs::read(entry.path().join("stat")) {
+                Ok(stat) => processes.extend(process(&stat)),
+                Err(error) if hides_nobody(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(processes)
+}
+
+/// Whether that process has ended meanwhile, or is another user's on a host that does not show those: it could not be
+/// signalled either.
+fn hides_nobody(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
+        || error.raw_os_error() == Some(Errno::ESRCH as i32)
+}
+
+/// Whether it is stopped, by SIGSTOP or by a debugger. What cannot be seen is not taken for stopped.
+pub(super) fn is_stopped(id: Pid) -> bool {
+    let stat = fs::read(format!("/proc/{id}/stat")).unwrap_or_default();
+    process(&stat).is_some_and(|process| matches!(process.state, 'T' | 't'))
 }
 
 /// `7 (name) S 1 7 …`, where the name may be anything.
@@ -101,13 +143,11 @@ fn process(stat: &[u8]) -> Option<Process> {
     let name_end = stat.iter().rposition(|byte| *byte == b')')?;
     let id = str::from_utf8(&stat[..id]).ok()?.parse().ok()?;
     let fields: Vec<_> = str::from_utf8(&stat[name_end + 1..]).ok()?.split_ascii_whitespace().collect();
-    let threads: i32 = fields.get(17)?.parse().ok()?;
     Some(Process {
         id,
         parent: fields.get(1)?.parse().ok()?,
         group: fields.get(2)?.parse().ok()?,
-        // One whose first thread has ended looks dead while the others go on.
-        alive: !matches!(*fields.first()?, "Z" | "X") || threads > 1,
+        state: fields.first()?.chars().next()?,
     })
 }
 
@@ -121,11 +161,7 @@ mod tests {
     #[test]
     fn a_name_may_look_like_the_rest_of_the_line() {
         let stat = b"12 (a) R 1 (\xff) S 3 4 5 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 2 0 100 0 0";
-        assert_eq!(process(stat), Some(Process { id: 12, parent: 3, group: 4, alive: true }));
-        let stat = b"12 (a) Z 3 4 5 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 100 0 0";
-        assert_eq!(process(stat), Some(Process { id: 12, parent: 3, group: 4, alive: false }));
-        let stat = b"12 (a) Z 3 4 5 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 2 0 100 0 0";
-        assert_eq!(process(stat), Some(Process { id: 12, parent: 3, group: 4, alive: true }));
+        assert_eq!(process(stat), Some(Process { id: 12, parent: 3, group: 4, state: 'S' }));
         assert_eq!(process(b""), None);
     }
 
@@ -142,14 +178,18 @@ mod tests {
         // Without the shell itself nobody would inherit the others: it stays until they are gone.
         let shell = Pid::from_raw(child.id().try_into().unwrap());
         let tree = Tree::below(shell);
-        assert!(tree.signal(&[Signal::SIGTERM]) >= 2);
+        assert!(tree.signal(&[Signal::SIGTERM]).unwrap() >= 2);
+        assert!(!is_stopped(shell));
         kill(shell, Signal::SIGSTOP).unwrap();
-        while tree.signal(&[Signal::SIGKILL]) > 0 {
-            std::thread::yield_now();
+        let alive = |id: &i32| {
+            let stat = fs::read(format!("/proc/{id}/stat")).unwrap_or_default();
+            process(&stat).is_some_and(|process| process.state != 'Z')
+        };
+        while ids.iter().any(|id| *id != shell.as_raw() && alive(id)) {
+            tree.signal(&[Signal::SIGKILL]).unwrap();
         }
-        for id in ids.into_iter().filter(|id| *id != shell.as_raw()) {
-            let stat = fs::read(format!("/proc/{id}/stat")).ok().and_then(|stat| process(&stat));
-            assert!(stat.is_none_or(|process| !process.alive), "{id} is alive");
+        while !is_stopped(shell) {
+            std::thread::yield_now();
         }
         child.kill().unwrap();
         child.wait().unwrap();
@@ -158,9 +198,9 @@ mod tests {
     #[test]
     fn children_that_were_there_before_are_left_alone() {
         let mut before = Command::new("sleep").arg("100").spawn().unwrap();
-        let tree = Tree::new_below(Pid::this());
+        let tree = Tree::new_below(Pid::this()).unwrap();
         // Only looked at: other tests of this process have children too.
-        let members: Vec<_> = tree.members(&processes()).map(|process| process.id).collect();
+        let members: Vec<_> = tree.members(&processes().unwrap()).map(|process| process.id).collect();
         assert!(!members.contains(&before.id().try_into().unwrap()));
         before.kill().unwrap();
         before.wait().unwrap();
