@@ -78,6 +78,12 @@ impl Acquire {
         self.lifetime(v1::Lifetime::Session, None, None)
     }
 
+    /// A hold that lives as long as this client's session, and no longer than this from one renewal to the next: for as long
+    /// as the guard lives it is renewed, as a lease is. So it can end sooner than after the session's grace.
+    pub fn until_session_ends_or(self, ttl: Duration) -> Self {
+        self.lifetime(v1::Lifetime::Session, Some(ttl), None)
+    }
+
     /// A hold that ends only by its release, whatever becomes of this process.
     pub fn kept(self) -> Self {
         self.lifetime(v1::Lifetime::Kept, None, None)

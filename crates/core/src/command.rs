@@ -111,8 +111,9 @@ pub enum Amount {
 pub enum Lifetime {
     /// Ends unless renewed.
     Leased(Ttl),
-    /// Ends with the client's session.
-    Session,
+    /// Ends with the client's session and, if it has a time, after that unless renewed. A renewal while the session is
+    /// away makes it a lease: whoever renews it is alive, though the session may not be.
+    Session(Option<Ttl>),
     /// Ends after a fixed time and cannot be released early: a place in a rate window.
     Window(Ttl),
     /// Only its release.
@@ -135,7 +136,7 @@ pub struct Renew {
     pub key: Key,
     /// If given, the hold must be one of this pool.
     pub pool: Option<PoolName>,
-    /// If absent, the lease's own length again.
+    /// If absent, the hold's own length again.
     pub ttl: Option<Ttl>,
 }
 

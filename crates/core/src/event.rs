@@ -27,6 +27,8 @@ pub enum Event {
         holder: HolderId,
         ttl: Ttl,
         deadline: Timestamp,
+        /// The session that it does not end with any more, because that was away: the hold is a lease from here on.
+        adopted_from: Option<SessionId>,
     },
     Ended {
         token: Token,

@@ -140,25 +140,32 @@ impl Step<'_> {
     fn renew(&mut self, renew: Renew) -> Result<Reply, Refusal> {
         let token = self.token_of(&renew.namespace, renew.key, renew.pool.as_ref())?;
         let hold = &self.state().holds[&token];
-        let own = match &hold.lifetime {
-            Lifetime::Leased(ttl) => *ttl,
-            Lifetime::Session => {
-                return Err(Refusal::NotRenewable { token, why: "ends with its session, not by time" });
+        let not = |why| Refusal::NotRenewable { token, why, advice: "nothing: it does not end by time" };
+        let adopted_from = self.away_session_of(hold);
+        let ttl = match (&hold.lifetime, renew.ttl) {
+            (Lifetime::Leased(own) | Lifetime::Session(Some(own)), asked) => asked.unwrap_or(*own),
+            (Lifetime::Session(None), Some(asked)) if adopted_from.is_some() => asked,
+            (Lifetime::Session(None), None) if adopted_from.is_some() => {
+                let why = "ends with its session, which is away";
+                let advice = "resume the session, or say how long from now it is to last without it";
+                return Err(Refusal::NotRenewable { token, why, advice });
             }
-            Lifetime::Window(_) => {
-                return Err(Refusal::NotRenewable {
-                    token,
-                    why: "is a place in a rate window, which is not prolonged",
-                });
-            }
-            Lifetime::Kept => return Err(Refusal::NotRenewable { token, why: "is kept until it is released" }),
-            Lifetime::Bound(_) => return Err(Refusal::NotRenewable { token, why: "ends with its owner, not by time" }),
+            (Lifetime::Session(None), _) => return Err(not("ends with its session, not by time")),
+            (Lifetime::Window(_), _) => return Err(not("is a place in a rate window, which is not prolonged")),
+            (Lifetime::Kept, _) => return Err(not("is kept until it is released")),
+            (Lifetime::Bound(_), _) => return Err(not("ends with its owner, not by time")),
         };
-        let ttl = renew.ttl.unwrap_or(own);
         let deadline = self.at() + ttl;
         let (pool, holder) = (hold.pool.clone(), hold.holder.id.clone());
-        self.emit(Event::Renewed { token, pool, holder, ttl, deadline });
+        self.emit(Event::Renewed { token, pool, holder, ttl, deadline, adopted_from });
         Ok(Reply::Renewed { token, deadline, ttl })
+    }
+
+    /// The session that the hold ends with, if that is away. Whoever renews the hold then must not lose it with a client
+    /// that may never come back.
+    fn away_session_of(&self, hold: &Hold) -> Option<SessionId> {
+        let id = hold.session.filter(|_| matches!(hold.lifetime, Lifetime::Session(_)))?;
+        self.state().sessions[&id].away.then_some(id)
     }
 
     fn release(&mut self, release: Release) -> Result<Reply, Refusal> {
@@ -403,7 +410,7 @@ fn is_loss(hold: &Hold, how: &HoldEnd) -> bool {
 /// When a hold with this lifetime ends by itself.
 fn deadline(at: Timestamp, lifetime: &Lifetime) -> Option<Timestamp> {
     match lifetime {
-        Lifetime::Leased(ttl) | Lifetime::Window(ttl) => Some(at + *ttl),
-        Lifetime::Session | Lifetime::Kept | Lifetime::Bound(_) => None,
+        Lifetime::Leased(ttl) | Lifetime::Window(ttl) | Lifetime::Session(Some(ttl)) => Some(at + *ttl),
+        Lifetime::Session(None) | Lifetime::Kept | Lifetime::Bound(_) => None,
     }
 }

@@ -53,6 +53,9 @@ pub struct Session {
     pub grace: Ttl,
     /// Whether a connection carries it; if not, it ends at its deadline.
     pub attached: bool,
+    /// Its connection was lost, by a restart of the server perhaps, and its client has not been heard of since. A session
+    /// that lives by keep-alives has no connection to lose.
+    pub away: bool,
     /// How many connections have carried it.
     pub attachments: u64,
     pub deadline: Option<Timestamp>,
@@ -96,6 +99,7 @@ impl Session {
             holder,
             grace,
             attached: deadline.is_none(),
+            away: false,
             attachments,
             deadline,
             closing,

@@ -82,10 +82,11 @@ pub enum Refusal {
 
     /// No hold has this key: it never was, or it has ended.
     NotHeld,
-    /// The hold has no lease to prolong.
+    /// The hold has no time to prolong.
     NotRenewable {
         token: Token,
         why: &'static str,
+        advice: &'static str,
     },
     /// A place in a rate window ends when the window does.
     NotReleasable {
@@ -185,7 +186,7 @@ impl Refusal {
             Self::TimedOut(_) => "wait longer, or try again later; with a new request id if it had one".into(),
             Self::Withdrawn { .. } => "ask again with a new request id if it is still wanted".into(),
             Self::NotHeld => "stop using what it protected: it may be somebody else's by now".into(),
-            Self::NotRenewable { .. } => "nothing: it does not end by time".into(),
+            Self::NotRenewable { advice, .. } => (*advice).into(),
             Self::NotReleasable { .. } => "nothing: it ends by itself".into(),
             Self::MovedOn { .. } => "look again, and decide on what is there now".into(),
         }
@@ -232,7 +233,7 @@ impl fmt::Display for Refusal {
             Self::Withdrawn { request: Some(request) } => write!(f, "request `{request}` was withdrawn"),
             Self::Withdrawn { request: None } => write!(f, "the request was withdrawn"),
             Self::NotHeld => write!(f, "no hold has this key: it never was, or it has ended"),
-            Self::NotRenewable { token: Token(token), why } => write!(f, "hold {token} {why}"),
+            Self::NotRenewable { token: Token(token), why, .. } => write!(f, "hold {token} {why}"),
             Self::NotReleasable { token: Token(token), deadline } => write!(
                 f,
                 "hold {token} is a place in a rate window and ends at {} ms, not before",

@@ -65,7 +65,7 @@ impl Grant {
     /// Whether it ends without anybody's doing: by time, or with its session.
     pub fn ends_by_itself(&self) -> bool {
         match self.lifetime {
-            Lifetime::Leased(_) | Lifetime::Session | Lifetime::Window(_) => true,
+            Lifetime::Leased(_) | Lifetime::Session(_) | Lifetime::Window(_) => true,
             Lifetime::Kept | Lifetime::Bound(_) => false,
         }
     }

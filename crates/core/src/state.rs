@@ -88,12 +88,19 @@ impl State {
                 }
                 self.insert_hold(*token, hold.clone());
             }
-            Event::Renewed { token, ttl, deadline, .. } => {
+            Event::Renewed { token, ttl, deadline, adopted_from, .. } => {
                 let hold = self.holds.get_mut(token).expect("a renewed hold is there");
-                self.deadlines.remove(&(hold.deadline.expect("a lease has a deadline"), Due::Hold(*token)));
+                if let Some(before) = hold.deadline.replace(*deadline) {
+                    self.deadlines.remove(&(before, Due::Hold(*token)));
+                }
                 self.deadlines.insert((*deadline, Due::Hold(*token)));
-                hold.deadline = Some(*deadline);
-                hold.lifetime = Lifetime::Leased(*ttl);
+                hold.lifetime = match (&hold.lifetime, adopted_from) {
+                    (Lifetime::Session(_), None) => Lifetime::Session(Some(*ttl)),
+                    _ => Lifetime::Leased(*ttl),
+                };
+                if let Some(id) = adopted_from {
+                    self.sessions.get_mut(id).expect("a hold's session is there").holds.remove(token);
+                }
             }
             Event::Ended { token, how, .. } => {
                 let hold = self.remove_hold(at, *token);
@@ -124,6 +131,7 @@ impl State {
                     holder: holder.clone(),
                     grace: *grace,
                     attached: *attached,
+                    away: false,
                     attachments: u64::from(*attached),
                     deadline: (!attached).then(|| at + *grace),
                     closing: false,
@@ -132,7 +140,10 @@ impl State {
                 };
                 self.insert_session(*id, session);
             }
-            Event::SessionKept { id, deadline } => self.set_session(*id, false, Some(*deadline)),
+            Event::SessionKept { id, deadline } => {
+                self.set_session(*id, false, Some(*deadline));
+                self.sessions.get_mut(id).expect("a kept session is there").away = false;
+            }
             Event::SessionAttached { id, .. } => {
                 self.set_session(*id, true, None);
                 self.sessions.get_mut(id).expect("an attached session is there").attachments += 1;
@@ -295,7 +306,7 @@ impl State {
             self.requests.insert((hold.pool.namespace().clone(), request.clone()), RequestStage::Held(token));
         }
         match (&hold.lifetime, hold.session) {
-            (Lifetime::Session, Some(id)) => {
+            (Lifetime::Session(_), Some(id)) => {
                 self.sessions.get_mut(&id).expect("a hold's session is there").holds.insert(token);
             }
             (Lifetime::Bound(owner), _) => {
@@ -317,7 +328,7 @@ impl State {
             self.requests.remove(&(hold.pool.namespace().clone(), request.clone()));
         }
         match (&hold.lifetime, hold.session) {
-            (Lifetime::Session, Some(id)) => {
+            (Lifetime::Session(_), Some(id)) => {
                 self.sessions.get_mut(&id).expect("a hold's session is there").holds.remove(&token);
             }
             (Lifetime::Bound(owner), _) => {
@@ -403,6 +414,7 @@ impl State {
 
     fn set_session(&mut self, id: SessionId, attached: bool, deadline: Option<Timestamp>) {
         let session = self.sessions.get_mut(&id).expect("a session that changes is there");
+        session.away = !attached && (session.away || session.attached);
         session.attached = attached;
         if let Some(before) = core::mem::replace(&mut session.deadline, deadline) {
             self.deadlines.remove(&(before, Due::Session(id)));

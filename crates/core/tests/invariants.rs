@@ -13,13 +13,16 @@ const COMMANDS: usize = 400;
 
 #[test]
 fn whatever_callers_send_the_promises_hold() {
+    let mut adopted = 0;
     for seed in 1..=SEEDS {
         let mut world = World::new(seed);
         for step in 0..COMMANDS {
             world.step();
             world.check(&format!("seed {seed}, step {step}"));
         }
+        adopted += world.adopted.len();
     }
+    assert!(adopted > 0, "some holds have been renewed while their session was away");
 }
 
 struct World {
@@ -31,6 +34,8 @@ struct World {
     hold_keys: Vec<Key>,
     session_keys: Vec<Key>,
     waiting: BTreeMap<WaiterId, Option<u64>>,
+    /// Holds that have left their session.
+    adopted: BTreeSet<Token>,
     /// Every place in a rate window that was ever granted: pool, from, until.
     windows: Vec<(PoolName, u64, u64)>,
 }
@@ -49,6 +54,7 @@ impl World {
             hold_keys: Vec::new(),
             session_keys: Vec::new(),
             waiting: BTreeMap::new(),
+            adopted: BTreeSet::new(),
             windows: Vec::new(),
         };
         world.apply(Command::SetPool(SetPool { pool: path("backfill"), spec: units(4, Order::Backfill) }));
@@ -79,26 +85,42 @@ impl World {
         let namespace = Namespace::default();
         match self.below(100) {
             0..50 => Command::Acquire(self.acquire()),
-            50..70 => match self.pick(self.hold_keys.clone()) {
+            50..66 => match self.pick(self.hold_keys.clone()) {
                 Some(key) => Command::Release(Release { namespace, key, pool: None }),
                 None => Command::Expire,
             },
-            70..74 => match self.pick(self.hold_keys.clone()) {
-                Some(key) => Command::Renew(Renew { namespace, key, pool: None, ttl: None }),
+            66..74 => match self.held_by_the_missing().or_else(|| self.pick(self.hold_keys.clone())) {
+                Some(key) => {
+                    let ttl = (self.below(2) == 0).then(|| Ttl::from_millis(1 + self.below(50)));
+                    Command::Renew(Renew { namespace, key, pool: None, ttl })
+                }
                 None => Command::Expire,
             },
             74..77 => Command::Withdraw { namespace, request: self.request_id() },
-            77..80 => Command::OpenSession(OpenSession {
+            77 => match self.pick(self.session_keys.clone()) {
+                Some(session) => Command::KeepAlive { namespace, session },
+                None => Command::Expire,
+            },
+            78..80 => Command::OpenSession(OpenSession {
                 namespace,
                 holder: holder("session"),
-                grace: Ttl::from_millis(1 + self.below(40)),
+                grace: Ttl::from_millis(1 + self.below(200)),
                 attached: self.below(2) == 0,
             }),
             80..82 => match self.pick(self.session_keys.clone()) {
                 Some(session) => Command::AttachSession { namespace, session },
                 None => Command::Expire,
             },
-            82..84 => Command::DetachSession { session: SessionId(self.below(8)), attachment: 1 + self.below(3) },
+            82..84 => {
+                let earlier = self.below(2);
+                let mut sessions = self.machine.state().sessions();
+                let attached = sessions.find(|(_, session)| session.attached).map(|(id, it)| (id, it.attachments));
+                match attached {
+                    // Sometimes that of a connection before.
+                    Some((session, latest)) => Command::DetachSession { session, attachment: latest - earlier },
+                    None => Command::Expire,
+                }
+            }
             84..86 => match self.pick(self.session_keys.clone()) {
                 Some(session) => Command::EndSession { namespace, session },
                 None => Command::Expire,
@@ -146,7 +168,7 @@ impl World {
             ("rate", 0..5) => Some(Lifetime::Window(Ttl::from_millis(25))),
             (_, 0) => Some(Lifetime::Kept),
             (_, 1) => Some(Lifetime::Bound(OwnerId::parse("flow").expect("a name"))),
-            (_, 2) => Some(Lifetime::Session),
+            (_, 2) => Some(Lifetime::Session((self.below(2) == 0).then(|| Ttl::from_millis(1 + self.below(50))))),
             (_, 3) => None,
             _ => Some(Lifetime::Leased(Ttl::from_millis(1 + self.below(50)))),
         };
@@ -176,7 +198,18 @@ impl World {
         RequestId::parse(&format!("r-{}", self.below(40))).expect("a request id")
     }
 
-    fn pick(&mut self, keys: Vec<Key>) -> Option<Key> {
+    /// A hold whose session is away.
+    fn held_by_the_missing(&self) -> Option<Key> {
+        let state = self.machine.state();
+        let away = |hold: &&Hold| hold.session.and_then(|id| state.session(id)).is_some_and(|session| session.away);
+        (1..=self.token_last).filter_map(|token| state.hold(Token(token))).find(away).map(|hold| hold.key)
+    }
+
+    /// Half the time one of the newest, which are the likeliest still to be there.
+    fn pick(&mut self, mut keys: Vec<Key>) -> Option<Key> {
+        if self.below(2) == 0 {
+            keys.drain(..keys.len().saturating_sub(4));
+        }
         (!keys.is_empty()).then(|| keys[self.below(keys.len() as u64) as usize])
     }
 
@@ -208,6 +241,12 @@ impl World {
                             self.windows.push((hold.pool.name().clone(), self.now, self.now + window.as_millis()));
                         }
                     }
+                }
+                Event::Renewed { token, adopted_from: Some(_), .. } => {
+                    assert!(self.adopted.insert(*token), "a hold leaves its session once");
+                }
+                Event::Ended { token, how: HoldEnd::SessionEnded, .. } => {
+                    assert!(!self.adopted.contains(token), "what has left its session does not end with it");
                 }
                 Event::WaitEnded { id, .. } => {
                     self.waiting.remove(id).expect("a wait ends once");
@@ -260,12 +299,31 @@ impl World {
             }
             self.check_nobody_waits_in_vain(&detail, when);
         }
+        self.check_sessions_have_what_ends_with_them(when);
         // In any window of its length a rate pool lets at most its size through.
         for (name, from, until) in &self.windows {
             let within =
                 self.windows.iter().filter(|(other, start, _)| other == name && (from..until).contains(&start));
             assert!(within.count() <= 3, "{when}: rate {name} exceeded");
         }
+    }
+
+    fn check_sessions_have_what_ends_with_them(&self, when: &str) {
+        let (state, namespace) = (self.machine.state(), Namespace::default());
+        let query = Query::Holds { namespace, pool: None, holder: None, after: None, limit: 1_000 };
+        let Ok(View::Holds(holds)) = state.query(&query) else { panic!("{when}") };
+        let mut of_sessions = BTreeMap::new();
+        for hold in &holds.items {
+            if let Lifetime::Session(ttl) = hold.lifetime {
+                let id = hold.session.unwrap_or_else(|| panic!("{when}: of no session"));
+                assert_eq!(ttl.is_some(), hold.deadline.is_some(), "{when}: a time is a deadline");
+                *of_sessions.entry(id).or_insert(0) += 1;
+            }
+        }
+        let query = Query::Sessions { namespace: Namespace::default(), after: None, limit: 1_000 };
+        let Ok(View::Sessions(sessions)) = state.query(&query) else { panic!("{when}") };
+        let known = sessions.items.iter().filter(|session| session.holds > 0);
+        assert_eq!(of_sessions, known.map(|session| (session.id, session.holds)).collect(), "{when}");
     }
 
     /// The head of the queue does not fit what is free; in a backfill pool nobody does.

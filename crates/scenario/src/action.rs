@@ -103,7 +103,8 @@ pub enum Amount {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lifetime {
     Leased(Millis),
-    Session,
+    /// With the session, and perhaps after a time unless renewed.
+    Session(Option<Millis>),
     Window(Millis),
     Kept,
     Bound(String),
@@ -280,12 +281,13 @@ fn acquire(actor: &str, arguments: &mut Arguments) -> Result<Acquire, String> {
         Some("all") => Amount::All,
         Some(count) => Amount::Count(count.parse().map_err(|_| format!("`units={count}` is not a number"))?),
     };
+    let ttl = arguments.duration("ttl")?;
+    let of_session = arguments.flag("until-session-ends");
     let lifetimes = [
-        arguments.duration("ttl")?.map(Lifetime::Leased),
+        if of_session { Some(Lifetime::Session(ttl)) } else { ttl.map(Lifetime::Leased) },
         arguments.duration("window")?.map(Lifetime::Window),
         arguments.get("owner").map(Lifetime::Bound),
         arguments.flag("kept").then_some(Lifetime::Kept),
-        arguments.flag("until-session-ends").then_some(Lifetime::Session),
     ];
     let mut lifetimes = lifetimes.into_iter().flatten();
     let lifetime = lifetimes.next();

@@ -29,7 +29,9 @@ impl Scenario {
     pub fn has_sessions(&self) -> bool {
         self.does(|action| match action {
             Action::OpenSession(_) => true,
-            Action::Acquire(acquire) => acquire.session != InSession::No || acquire.lifetime == Some(Lifetime::Session),
+            Action::Acquire(acquire) => {
+                acquire.session != InSession::No || matches!(acquire.lifetime, Some(Lifetime::Session(_)))
+            }
             _ => false,
         })
     }
@@ -177,6 +179,7 @@ mod tests {
             ("# x\n 0s alice acquire db tll=3s -> granted", "`tll=` is not expected"),
             ("# x\n 0s alice acquire db ttl=3 -> granted", "not a duration"),
             ("# x\n 0s alice acquire db ttl=3s kept -> granted", "one lifetime"),
+            ("# x\n 0s alice acquire db until-session-ends kept -> granted", "one lifetime"),
             ("# x\n 0s alice frobs db -> granted", "not a verb"),
             ("# x\n 0s alice acquire db -> refused", "needs its code"),
             ("# x\n 0s alice acquire db ->", "outcome is missing"),

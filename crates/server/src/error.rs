@@ -284,7 +284,7 @@ mod tests {
             Refusal::TimedOut(room()),
             Refusal::Withdrawn { request: None },
             Refusal::NotHeld,
-            Refusal::NotRenewable { token, why: "" },
+            Refusal::NotRenewable { token, why: "", advice: "" },
             Refusal::NotReleasable { token, deadline: Timestamp::from_millis(0) },
             Refusal::MovedOn { pool: pool(), expected: token, now: Vec::new() },
         ];

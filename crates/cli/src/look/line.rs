@@ -71,7 +71,11 @@ fn details(event: &v1::Event) -> Vec<String> {
             said.extend(lifetime(event));
             said.extend(lasted(event, "waited"));
         }
-        EventKind::Renewed => said.extend(lifetime(event).or_else(|| until(event, "ends"))),
+        EventKind::Renewed => {
+            said.extend(lifetime(event).or_else(|| until(event, "ends")));
+            // It was away when somebody else renewed the hold.
+            said.extend(session(event).map(|session| format!("no longer with {session}")));
+        }
         EventKind::Ended => {
             said.extend(how(event));
             said.extend(lasted(event, "held"));
@@ -125,7 +129,10 @@ fn lifetime(event: &v1::Event) -> Option<String> {
     match event.lifetime() {
         v1::Lifetime::Unspecified | v1::Lifetime::Leased => ttl.map(|ttl| format!("lease {ttl}")),
         v1::Lifetime::Window => ttl.map(|ttl| format!("window {ttl}")),
-        v1::Lifetime::Session => session(event),
+        v1::Lifetime::Session => match (session(event), ttl) {
+            (Some(session), Some(ttl)) => Some(format!("{session} or {ttl}")),
+            (session, _) => session,
+        },
         v1::Lifetime::Kept => Some("kept".to_owned()),
         v1::Lifetime::Bound => event.owner.as_ref().map(|owner| format!("bound to {owner}")),
     }

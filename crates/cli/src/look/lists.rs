@@ -148,7 +148,7 @@ pub(super) async fn some_waiters(
 }
 
 /// Holds, oldest first, as many as are asked for.
-pub(super) async fn some_holds(
+pub(crate) async fn some_holds(
     connection: &mut Connection,
     namespace: &str,
     pool: Option<&str>,

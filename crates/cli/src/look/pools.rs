@@ -33,22 +33,7 @@ pub(crate) struct LsArgs {
 
 pub(crate) async fn ls(args: LsArgs) -> Result<(), Exit> {
     let mut connection = Connection::open(&args.server).await?;
-    let mut request = v1::ListPoolsRequest {
-        namespace: args.server.namespace.clone(),
-        prefix: args.prefix.clone(),
-        after: None,
-        limit: Some(PAGE),
-    };
-    let mut pools = Vec::new();
-    loop {
-        let page = connection.calls.list_pools(request.clone()).await;
-        let page = page.map_err(|status| connection.failed(status))?.into_inner();
-        pools.extend(page.pools);
-        match page.next {
-            Some(next) => request.after = Some(next),
-            None => break,
-        }
-    }
+    let pools = all_pools(&mut connection, &args.server.namespace, &args.prefix).await?;
     if args.output.json {
         return output::json(&v1::ListPoolsResponse { pools, next: None }).map(|_| ());
     }
@@ -72,6 +57,26 @@ pub(crate) async fn ls(args: LsArgs) -> Result<(), Exit> {
         ]);
     }
     output::print(&table.text()).map(|_| ())
+}
+
+/// Pools by name, all whose names start so.
+pub(crate) async fn all_pools(
+    connection: &mut Connection,
+    namespace: &str,
+    prefix: &str,
+) -> Result<Vec<v1::Pool>, Exit> {
+    let (namespace, prefix) = (namespace.to_owned(), prefix.to_owned());
+    let mut request = v1::ListPoolsRequest { namespace, prefix, after: None, limit: Some(PAGE) };
+    let mut pools = Vec::new();
+    loop {
+        let page = connection.calls.list_pools(request.clone()).await;
+        let page = page.map_err(|status| connection.failed(status))?.into_inner();
+        pools.extend(page.pools);
+        match page.next {
+            Some(next) => request.after = Some(next),
+            None => return Ok(pools),
+        }
+    }
 }
 
 /// Show a pool: how it stands, who holds it, who waits

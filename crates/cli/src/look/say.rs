@@ -125,14 +125,21 @@ pub(crate) fn wanted(units: Option<u32>, all: bool, select: Option<&str>) -> Str
 /// When a hold ends if nothing is done.
 pub(crate) fn ends(now_ms: u64, hold: &v1::Hold) -> String {
     match (hold.lifetime(), hold.deadline_ms) {
+        (v1::Lifetime::Session, Some(deadline_ms)) => {
+            format!("{} or {}", ahead(now_ms, deadline_ms), with_session(hold))
+        }
         (_, Some(deadline_ms)) => ahead(now_ms, deadline_ms),
-        (v1::Lifetime::Session, None) => match hold.session {
-            Some(session) => format!("with session {session}"),
-            None => "with its session".to_owned(),
-        },
+        (v1::Lifetime::Session, None) => with_session(hold),
         (v1::Lifetime::Bound, None) => format!("with {}", hold.owner.as_deref().unwrap_or("its owner")),
         (v1::Lifetime::Kept, None) => "when released".to_owned(),
         (v1::Lifetime::Leased | v1::Lifetime::Window | v1::Lifetime::Unspecified, None) => String::new(),
+    }
+}
+
+fn with_session(hold: &v1::Hold) -> String {
+    match hold.session {
+        Some(session) => format!("with session {session}"),
+        None => "with its session".to_owned(),
     }
 }
 
@@ -179,6 +186,17 @@ mod tests {
         let pairs = [("host", "db-3"), ("reason", "nightly \"backup\""), ("tag", "")];
         let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         assert_eq!(meta(&pairs), r#"reason="nightly \"backup\"" host=db-3 tag="""#);
+    }
+
+    #[test]
+    fn whatever_may_end_a_hold_is_said() {
+        let mut hold = v1::Hold { session: Some(3), ..v1::Hold::default() };
+        hold.set_lifetime(v1::Lifetime::Session);
+        assert_eq!(ends(1_000, &hold), "with session 3");
+        hold.deadline_ms = Some(9_000);
+        assert_eq!(ends(1_000, &hold), "in 8s or with session 3");
+        hold.set_lifetime(v1::Lifetime::Leased);
+        assert_eq!(ends(1_000, &hold), "in 8s", "a lease outlives the session in which it was acquired");
     }
 
     #[test]

@@ -33,7 +33,10 @@ pub(crate) fn acquire(acquire: &Acquire, session_key: Option<String>) -> v1::Acq
     match &acquire.lifetime {
         None => {}
         Some(Lifetime::Leased(ttl)) => request.ttl_ms = Some(*ttl),
-        Some(Lifetime::Session) => request.lifetime = v1::Lifetime::Session.into(),
+        Some(Lifetime::Session(ttl)) => {
+            request.lifetime = v1::Lifetime::Session.into();
+            request.ttl_ms = *ttl;
+        }
         Some(Lifetime::Window(window)) => {
             request.lifetime = v1::Lifetime::Window.into();
             request.ttl_ms = Some(*window);

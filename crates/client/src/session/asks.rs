@@ -6,6 +6,7 @@ use prost::Message;
 use tenure_proto::v1;
 use tokio::sync::{oneshot, watch};
 
+use super::holds::certain_until;
 use super::request::{Request, What};
 use super::time::certain;
 use super::{Broken, CALL_PATIENCE, Granted, Session, millis};
@@ -188,13 +189,14 @@ impl Session {
         let What::Acquire(acquire) = &request.what else { return };
         // Under an id that others may have, it may be older than what was said here.
         let asked = request.first_said.filter(|_| acquire.own_id);
-        let until = self.granted_until(now, asked, &grant);
+        let timed_until = self.timed_until(now, asked, &grant);
+        let until = certain_until(grant.lifetime(), timed_until, self.session_until(now));
         // Granted while nobody could be told, and over by now. Handing it out would be no use to anybody.
         if until.is_some_and(|until| until <= now) && request.may_do_better(now, &grant) {
             return self.grant_was_over(id, request);
         }
         let What::Acquire(acquire) = request.what else { return };
-        let granted = self.hold(now, id, grant, until);
+        let granted = self.hold(now, id, grant, timed_until);
         if let Err(Ok(granted)) = acquire.answer.send(Ok(granted)) {
             self.release(now, granted.hold, None, Lost::LetGo);
         }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use tenure_proto::v1;
 
+use super::holds::Hold;
 use super::request::{Request, What};
 use super::time::{ServerTime, certain};
 use super::{Session, Stage};
@@ -69,8 +70,8 @@ impl Session {
     }
 
     pub(super) fn ping_interval(&self) -> Duration {
-        let leases = self.holds.values().filter(|hold| hold.is_leased()).filter_map(|hold| hold.length);
-        let shortest = leases.min().unwrap_or(self.identity.grace).min(self.identity.grace);
+        let lengths = self.holds.values().filter_map(Hold::renewed_for);
+        let shortest = lengths.min().unwrap_or(self.identity.grace).min(self.identity.grace);
         interval_for(shortest)
     }
 

@@ -63,8 +63,10 @@ pub(super) struct Hold {
     key: String,
     pool: String,
     lifetime: v1::Lifetime,
-    /// Of the lease or window.
-    pub(super) length: Option<Duration>,
+    /// Of the lease or window, or of a session's hold that ends by time too.
+    length: Option<Duration>,
+    /// Until when it is certainly ours by its length, whatever becomes of the session.
+    timed_until: Option<Instant>,
     renew_at: Option<Instant>,
     /// A renewal is on its way.
     pub(super) renewing: bool,
@@ -74,8 +76,9 @@ pub(super) struct Hold {
 }
 
 impl Hold {
-    pub(super) fn is_leased(&self) -> bool {
-        self.lifetime == v1::Lifetime::Leased
+    /// How long a renewal lasts; none if there is nothing to renew.
+    pub(super) fn renewed_for(&self) -> Option<Duration> {
+        self.length.filter(|_| self.lifetime != v1::Lifetime::Window)
     }
 
     fn is_lost(&self) -> bool {
@@ -84,10 +87,6 @@ impl Hold {
 
     fn is_releasable(&self) -> bool {
         self.lifetime != v1::Lifetime::Window
-    }
-
-    fn until(&self) -> Option<Instant> {
-        self.standing.borrow().until
     }
 
     fn lose(&self, now: Option<Instant>, how: Lost) {
@@ -103,35 +102,39 @@ impl Hold {
 }
 
 impl Session {
-    /// Until when a grant is certainly ours: by its length from before it was asked for or, if it was waited for, by the
-    /// server's deadline on the server's clock. None if it does not end by time.
-    pub(super) fn granted_until(&self, now: Instant, asked: Option<Instant>, grant: &v1::Grant) -> Option<Instant> {
-        if grant.lifetime() == v1::Lifetime::Session {
-            return Some(self.certain.unwrap_or(now));
-        }
+    /// Until when a grant is certainly ours by its length, counted from before it was asked for or, if it was waited for, by
+    /// the server's deadline on the server's clock. None if it does not end by time.
+    pub(super) fn timed_until(&self, now: Instant, asked: Option<Instant>, grant: &v1::Grant) -> Option<Instant> {
         let length = Duration::from_millis(grant.ttl_ms?);
         let by_length = asked.map(|asked| certain(asked, length));
         let by_deadline = self.server_time.and_then(|time| time.before(grant.deadline_ms?));
         Some(by_length.max(by_deadline).unwrap_or(now))
     }
 
-    pub(super) fn hold(&mut self, now: Instant, ask: u64, grant: v1::Grant, until: Option<Instant>) -> Granted {
+    /// Until when the session is certainly there.
+    pub(super) fn session_until(&self, now: Instant) -> Instant {
+        self.certain.unwrap_or(now)
+    }
+
+    pub(super) fn hold(&mut self, now: Instant, ask: u64, grant: v1::Grant, timed_until: Option<Instant>) -> Granted {
         let id = HoldId { token: grant.token, ask };
         let length = grant.ttl_ms.map(Duration::from_millis);
         let lifetime = grant.lifetime();
         let fixed = lifetime == v1::Lifetime::Window;
+        let until = certain_until(lifetime, timed_until, self.session_until(now));
         let (sender, standing) = watch::channel(Standing { until, lost: None, fixed });
         let mut hold = Hold {
             key: grant.key.clone(),
             pool: grant.pool.clone(),
             lifetime,
             length,
+            timed_until,
             renew_at: None,
             renewing: false,
             standing: sender,
             due: None,
         };
-        if let (true, Some(until), Some(length)) = (hold.is_leased(), until, length) {
+        if let (Some(until), Some(length)) = (timed_until, hold.renewed_for()) {
             hold.renew_at = Some(renew_at(now, until, length));
             self.ping_for(now, length);
         }
@@ -142,9 +145,8 @@ impl Session {
 
     fn schedule_hold(&mut self, id: HoldId) {
         let Some(hold) = self.holds.get_mut(&id) else { return };
-        // What lives as long as the session is looked after all at once.
-        let until = hold.until().filter(|_| hold.lifetime != v1::Lifetime::Session);
-        let due = if hold.is_lost() { None } else { until.into_iter().chain(hold.renew_at).min() };
+        // That the session may be over is looked after for all at once.
+        let due = if hold.is_lost() { None } else { hold.timed_until.into_iter().chain(hold.renew_at).min() };
         if let Some(before) = std::mem::replace(&mut hold.due, due) {
             self.agenda.remove(&(before, Due::Hold(id)));
         }
@@ -157,8 +159,7 @@ impl Session {
         let open = self.is_open();
         let Some(hold) = self.holds.get_mut(&id) else { return };
         hold.due = None;
-        let over = hold.lifetime != v1::Lifetime::Session && hold.until().is_some_and(|until| until <= now);
-        if over {
+        if hold.timed_until.is_some_and(|until| until <= now) {
             let how = hold.standing.borrow().lost_by_time();
             hold.lose(Some(now), how);
         } else if hold.renew_at.is_some_and(|at| at <= now) {
@@ -186,16 +187,23 @@ impl Session {
     }
 
     pub(super) fn renewed(&mut self, now: Instant, id: HoldId, said: Instant, renewed: v1::Renewed) {
+        let session_until = self.session_until(now);
         let Some(hold) = self.holds.get_mut(&id) else { return };
         hold.renewing = false;
         if hold.is_lost() {
             return;
         }
         let length = Duration::from_millis(renewed.ttl_ms);
-        let until = certain(said, length);
+        let timed_until = certain(said, length);
+        // Without a time it could not be renewed: while we were away somebody with its key has made it a lease.
+        if hold.length.is_none() {
+            hold.lifetime = v1::Lifetime::Leased;
+        }
         hold.length = Some(length);
-        hold.renew_at = Some(renew_at(now, until, length));
-        hold.standing.send_modify(|standing| standing.until = Some(until));
+        hold.timed_until = Some(timed_until);
+        hold.renew_at = Some(renew_at(now, timed_until, length));
+        let until = certain_until(hold.lifetime, hold.timed_until, session_until);
+        hold.standing.send_modify(|standing| standing.until = until);
         self.schedule_hold(id);
     }
 
@@ -216,10 +224,11 @@ impl Session {
     }
 
     /// The session is certain until then, and so is what lives as long as it.
-    pub(super) fn session_holds_until(&mut self, until: Instant) {
+    pub(super) fn session_holds_until(&mut self, session_until: Instant) {
         let of_session = self.holds.values().filter(|hold| hold.lifetime == v1::Lifetime::Session && !hold.is_lost());
         for hold in of_session {
-            hold.standing.send_modify(|standing| standing.until = Some(until));
+            let until = certain_until(hold.lifetime, hold.timed_until, session_until);
+            hold.standing.send_modify(|standing| standing.until = until);
         }
     }
 
@@ -297,6 +306,16 @@ impl Session {
             self.release(now, id, None, Lost::Closed);
         }
     }
+}
+
+/// Until when a hold is certainly ours: by its length, and if it ends with the session, no longer than that.
+pub(super) fn certain_until(
+    lifetime: v1::Lifetime,
+    timed_until: Option<Instant>,
+    session_until: Instant,
+) -> Option<Instant> {
+    let session_until = (lifetime == v1::Lifetime::Session).then_some(session_until);
+    timed_until.into_iter().chain(session_until).min()
 }
 
 /// A third of the lease after it began.

@@ -591,6 +591,42 @@ fn a_session_is_certain_for_its_grace_from_the_last_answered_ping() {
 }
 
 #[test]
+fn a_session_hold_with_a_time_is_renewed_and_certain_no_longer_than_either() {
+    let mut scene = Scene::new();
+    let mut asked = scene.ask(Patience::None);
+    let (id, _) = scene.says_one();
+    let grant = v1::Grant { ttl_ms: Some(60_000), ..scene.grant(1, v1::Lifetime::Session) };
+    scene.answer(id, Answer::Granted(grant)).unwrap();
+    let held = asked.granted();
+    assert!(until(&held) <= scene.now + 30 * SECOND, "the session's grace is shorter");
+    let said = scene.pass(25 * SECOND);
+    let [(id, Wire::Renew(renew))] = &said[..] else { panic!("{said:?}") };
+    assert_eq!((renew.key.as_str(), renew.ttl_ms), ("key-1", None));
+    scene.answer(*id, Answer::Renewed(v1::Renewed { token: 1, ttl_ms: 12_000, deadline_ms: 0 })).unwrap();
+    let end = until(&held);
+    assert!(end <= scene.now + 12 * SECOND, "its own time is shorter now");
+    let said = scene.pass(end - scene.now - SECOND);
+    assert!(matches!(&said[..], [(_, Wire::Renew(_))]), "{said:?}");
+    assert_eq!(until(&held), end, "pings alone do not prolong it");
+    scene.pass(SECOND);
+    assert_eq!(lost(&held), Some(Lost::Unreachable));
+}
+
+#[test]
+fn a_session_hold_that_somebody_made_a_lease_is_renewed_and_outlives_the_session() {
+    let mut scene = Scene::new();
+    let held = scene.hold(1, v1::Lifetime::Session);
+    scene.reconnect();
+    let (id, _) = scene.says_one();
+    scene.answer(id, Answer::Renewed(v1::Renewed { token: 1, ttl_ms: 30_000, deadline_ms: 0 })).unwrap();
+    let said = scene.pass(15 * SECOND);
+    let [(id, Wire::Renew(_))] = &said[..] else { panic!("{said:?}") };
+    scene.answer(*id, Answer::Renewed(v1::Renewed { token: 1, ttl_ms: 30_000, deadline_ms: 0 })).unwrap();
+    scene.refuse(scene.opening, "unknown_session").unwrap_err();
+    assert_eq!(lost(&held), None);
+}
+
+#[test]
 fn a_silent_connection_is_given_up() {
     let mut scene = Scene::new();
     scene.hold(1, v1::Lifetime::Leased);

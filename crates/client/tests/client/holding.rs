@@ -81,6 +81,9 @@ async fn what_is_asked_for_reaches_the_server() {
     let of_session = within(client.acquire("session").until_session_ends().into_future()).await.unwrap();
     assert_eq!(of_session.grant().lifetime(), v1::Lifetime::Session);
     assert!(of_session.deadlines().current().is_some(), "certain for the session's grace");
+    let ttl = Duration::from_secs(7);
+    let timed = within(client.acquire("timed").until_session_ends_or(ttl).into_future()).await.unwrap();
+    assert_eq!((timed.grant().lifetime(), timed.grant().ttl_ms), (v1::Lifetime::Session, Some(7_000)));
     let rate = within(client.acquire("rate").size(2).window(Duration::from_secs(60)).into_future()).await.unwrap();
     assert_eq!(rate.grant().lifetime(), v1::Lifetime::Window);
     within(rate.release()).await.unwrap();

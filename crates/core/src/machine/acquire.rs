@@ -19,7 +19,7 @@ impl Step<'_> {
         let namespace = acquire.pool.namespace();
         let session = match acquire.session {
             Some(key) => Some(self.session_of(namespace, key)?),
-            None if acquire.lifetime == Some(Lifetime::Session) => return Err(Refusal::UnknownSession),
+            None if matches!(acquire.lifetime, Some(Lifetime::Session(_))) => return Err(Refusal::UnknownSession),
             None => None,
         };
         if let Some(request) = &acquire.request
@@ -207,7 +207,7 @@ impl Step<'_> {
             (None, Some(window)) => Ok(Lifetime::Window(window)),
             (Some(Lifetime::Window(asked)), Some(window)) if *asked == window => Ok(Lifetime::Window(window)),
             (Some(_), Some(_)) | (Some(Lifetime::Window(_)), None) => Err(mismatch()),
-            (None, None) if in_session => Ok(Lifetime::Session),
+            (None, None) if in_session => Ok(Lifetime::Session(None)),
             (None, None) => Ok(Lifetime::Leased(LEASE_DEFAULT)),
             (Some(lifetime), None) => Ok(lifetime.clone()),
         }

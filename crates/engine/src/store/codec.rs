@@ -208,11 +208,12 @@ pub(super) fn session_row(session: &Session) -> stored::SessionRow {
         attachments: session.attachments,
         deadline_ms: session.deadline.map(Timestamp::as_millis),
         closing: session.closing,
+        away: session.away,
     }
 }
 
 pub(super) fn to_session(row: stored::SessionRow) -> Result<Session, Wrong> {
-    Ok(Session::restore(
+    let mut session = Session::restore(
         Namespace::parse(&row.namespace).map_err(wrong)?,
         to_key(row.key)?,
         to_holder(row.holder)?,
@@ -220,7 +221,9 @@ pub(super) fn to_session(row: stored::SessionRow) -> Result<Session, Wrong> {
         number("the attachments", row.attachments)?,
         row.deadline_ms.map(Timestamp::from_millis),
         row.closing,
-    ))
+    );
+    session.away = row.away;
+    Ok(session)
 }
 
 pub(super) fn hold_row(it: &Hold) -> stored::HoldRow {

@@ -163,10 +163,16 @@ fn check_event(state: &State, at: Timestamp, event: &Event) -> Result<(), Wrong>
             }
             check_hold(state, hold)
         }
-        Event::Renewed { token, .. } => match state.hold(*token).map(|hold| (&hold.lifetime, hold.deadline)) {
-            Some((Lifetime::Leased(_), Some(_))) => Ok(()),
-            Some(_) => Err(format!("hold {} is no lease", token.0)),
-            None => Err(format!("there is no hold {}", token.0)),
+        Event::Renewed { token, adopted_from, .. } => match (state.hold(*token), adopted_from) {
+            (Some(hold), Some(id)) => match (&hold.lifetime, hold.session) {
+                (Lifetime::Session(_), Some(own)) if own == *id => session_there(state, own),
+                _ => Err(format!("hold {} does not end with session {}", token.0, id.0)),
+            },
+            (Some(hold), None) => match hold.lifetime {
+                Lifetime::Leased(_) | Lifetime::Session(Some(_)) => Ok(()),
+                _ => Err(format!("hold {} is no lease", token.0)),
+            },
+            (None, _) => Err(format!("there is no hold {}", token.0)),
         },
         Event::Ended { token, .. } => {
             state.hold(*token).map(|_| ()).ok_or_else(|| format!("there is no hold {}", token.0))
@@ -224,8 +230,11 @@ fn check_hold(state: &State, hold: &Hold) -> Result<(), Wrong> {
         }
     }
     match (&hold.lifetime, hold.session) {
-        (Lifetime::Session, Some(id)) => session_there(state, id),
-        (Lifetime::Leased(_), _) if hold.deadline.is_none() => Err("is a lease without a deadline".into()),
+        (Lifetime::Leased(_) | Lifetime::Session(Some(_)), _) if hold.deadline.is_none() => {
+            Err("is a lease without a deadline".into())
+        }
+        (Lifetime::Session(_), Some(id)) => session_there(state, id),
+        (Lifetime::Session(_), None) => Err("ends with a session, and names none".into()),
         _ => Ok(()),
     }
 }

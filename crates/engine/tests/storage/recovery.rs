@@ -8,6 +8,7 @@ use crate::world::World;
 #[test]
 fn what_is_replayed_is_what_was() {
     let mut kinds = std::collections::BTreeSet::new();
+    let (mut timed, mut adopted) = (0, 0);
     for seed in 0..8 {
         let dir = tempfile::tempdir().expect("a directory");
         let durability = if seed % 4 == 0 { Durability::Sync } else { Durability::Os };
@@ -20,11 +21,21 @@ fn what_is_replayed_is_what_was() {
                 world.reopen();
             }
         }
+        for it in &world.events {
+            match &it.event {
+                Event::Granted { hold, .. } => {
+                    timed += usize::from(matches!(hold.lifetime, Lifetime::Session(Some(_))))
+                }
+                Event::Renewed { adopted_from, .. } => adopted += usize::from(adopted_from.is_some()),
+                _ => {}
+            }
+        }
         kinds.extend(
             world.events.iter().map(|it| format!("{:?}", it.event).split([' ', '{']).next().map(str::to_owned)),
         );
     }
     assert_eq!(kinds.len(), 19, "every kind of event has happened: {kinds:?}");
+    assert!(timed > 0 && adopted > 0, "{timed} session's holds had a time, {adopted} became leases");
 }
 
 #[test]

@@ -196,7 +196,7 @@ impl World {
                 }),
                 None => Command::Expire,
             },
-            60..68 => match self.random.pick(&self.keys).cloned() {
+            60..68 => match self.of_the_missing().or_else(|| self.random.pick(&self.keys).cloned()) {
                 Some((key, _, pool, _)) => {
                     let ttl = self.random.one_in(2).then(|| Ttl::from_millis(1 + self.random.next() % 60_000));
                     Command::Renew(Renew { namespace: pool.namespace().clone(), key, pool: None, ttl })
@@ -256,6 +256,14 @@ impl World {
         }
     }
 
+    /// A hold whose session is away.
+    fn of_the_missing(&self) -> Option<(Key, Token, PoolPath, HolderId)> {
+        let state = self.machine.state();
+        let away = |id| state.session(id).is_some_and(|session| session.away);
+        let is_missing = |token| state.hold(token).is_some_and(|hold| hold.session.is_some_and(away));
+        self.keys.iter().find(|(_, token, ..)| is_missing(*token)).cloned()
+    }
+
     /// The acquire of somebody whose connection broke.
     fn away(&self) -> Option<Acquire> {
         let state = self.machine.state();
@@ -265,7 +273,9 @@ impl World {
     }
 
     pub(crate) fn acquire(&mut self) -> Acquire {
-        let session = self.random.one_in(4).then(|| self.random.pick(&self.sessions).copied()).flatten();
+        // The newest are the likeliest still to be there.
+        let newest = self.sessions.len().saturating_sub(if self.random.one_in(2) { 4 } else { usize::MAX });
+        let session = self.random.one_in(3).then(|| self.random.pick(&self.sessions[newest..]).copied()).flatten();
         let mut pool = self.pool();
         if let Some(session) = session.and_then(|(_, id)| self.machine.state().session(id)) {
             pool = PoolPath::new(session.namespace.clone(), pool.name().clone());
@@ -288,7 +298,9 @@ impl World {
             lifetime: match self.random.below(6) {
                 0 => Some(Lifetime::Kept),
                 1 => Some(Lifetime::Bound(self.owner())),
-                2 if session.is_some() => Some(Lifetime::Session),
+                2 if session.is_some() => Some(Lifetime::Session(
+                    self.random.one_in(2).then(|| Ttl::from_millis(1 + self.random.next() % 20_000)),
+                )),
                 3 => None,
                 _ => Some(Lifetime::Leased(Ttl::from_millis(1 + self.random.next() % 20_000))),
             },

@@ -18,7 +18,7 @@ fn time_or_none(at: Option<Timestamp>) -> String {
 fn lifetime_word(lifetime: &Lifetime) -> &'static str {
     match lifetime {
         Lifetime::Leased(_) => "leased",
-        Lifetime::Session => "session",
+        Lifetime::Session(_) => "session",
         Lifetime::Window(_) => "window",
         Lifetime::Kept => "kept",
         Lifetime::Bound(_) => "bound",

@@ -156,7 +156,7 @@ fn acquire(acquire: &action::Acquire, session: Option<&OwnSession>) -> Result<Ac
 fn lifetime(lifetime: &action::Lifetime) -> Result<Lifetime, Invalid> {
     Ok(match lifetime {
         action::Lifetime::Leased(ttl) => Lifetime::Leased(Ttl::parse("ttl", *ttl)?),
-        action::Lifetime::Session => Lifetime::Session,
+        action::Lifetime::Session(ttl) => Lifetime::Session(ttl.map(|ttl| Ttl::parse("ttl", ttl)).transpose()?),
         action::Lifetime::Window(window) => Lifetime::Window(Ttl::parse("window", *window)?),
         action::Lifetime::Kept => Lifetime::Kept,
         action::Lifetime::Bound(owner) => Lifetime::Bound(OwnerId::parse(owner)?),

@@ -131,7 +131,7 @@ pub(super) struct Lived {
 pub(super) fn lived(lifetime: &Lifetime) -> Lived {
     let (lifetime, ttl, owner) = match lifetime {
         Lifetime::Leased(ttl) => (v1::Lifetime::Leased, Some(ttl), None),
-        Lifetime::Session => (v1::Lifetime::Session, None, None),
+        Lifetime::Session(ttl) => (v1::Lifetime::Session, ttl.as_ref(), None),
         Lifetime::Window(ttl) => (v1::Lifetime::Window, Some(ttl), None),
         Lifetime::Kept => (v1::Lifetime::Kept, None, None),
         Lifetime::Bound(owner) => (v1::Lifetime::Bound, None, Some(owner)),

@@ -21,8 +21,9 @@ pub(crate) fn event(recorded: &Recorded) -> v1::Event {
     match event {
         Event::Queued { id, waiter } => queued(*id, waiter, told),
         Event::Granted { token, hold, waiter } => granted(*token, hold, *waiter, told),
-        Event::Renewed { token, ttl, deadline, .. } => v1::Event {
+        Event::Renewed { token, ttl, deadline, adopted_from, .. } => v1::Event {
             token: Some(token.0),
+            session: adopted_from.map(|session| session.0),
             ttl_ms: Some(ttl.as_millis()),
             deadline_ms: Some(deadline.as_millis()),
             ..told

@@ -66,9 +66,9 @@ fn lifetime(request: &v1::AcquireRequest) -> Result<Option<Lifetime>, Error> {
     if owner.is_some() && !matches!(kind, v1::Lifetime::Unspecified | v1::Lifetime::Bound) {
         return Err(Error::invalid("owner", format!("a hold that is {} has no owner", word(kind))));
     }
-    let timeless = matches!(kind, v1::Lifetime::Session | v1::Lifetime::Kept | v1::Lifetime::Bound) || owner.is_some();
+    let timeless = matches!(kind, v1::Lifetime::Kept | v1::Lifetime::Bound) || owner.is_some();
     if timeless && given.is_some() {
-        return Err(Error::invalid("ttl_ms", "only a lease or a window has a length"));
+        return Err(Error::invalid("ttl_ms", "only a lease, a window or a session's hold has a length"));
     }
     Ok(Some(match kind {
         v1::Lifetime::Unspecified => match (given, owner) {
@@ -77,7 +77,7 @@ fn lifetime(request: &v1::AcquireRequest) -> Result<Option<Lifetime>, Error> {
             (None, Some(owner)) => Lifetime::Bound(owner),
         },
         v1::Lifetime::Leased => Lifetime::Leased(given.unwrap_or(LEASE_DEFAULT)),
-        v1::Lifetime::Session => Lifetime::Session,
+        v1::Lifetime::Session => Lifetime::Session(given),
         v1::Lifetime::Window => {
             Lifetime::Window(given.ok_or_else(|| Error::invalid("ttl_ms", "a window needs its length"))?)
         }

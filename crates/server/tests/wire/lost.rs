@@ -3,7 +3,7 @@
 use tenure_core::Timestamp;
 use tenure_proto::v1::{self, client_request::Request, server_answer::Answer};
 
-use crate::fixture::{Fixture, waiting};
+use crate::fixture::{Fixture, refusal, waiting, within};
 use crate::talk::{Talk, in_stream};
 
 #[tokio::test]
@@ -59,6 +59,34 @@ async fn only_the_newest_stream_of_a_session_is_told_what_is_lost() {
     assert_eq!(new.hear_lost().await.token, grant.token);
     assert_eq!(old.hear_refused(0).await.code, "session_taken_over");
     old.hear_the_end().await;
+}
+
+#[tokio::test]
+async fn a_hold_that_was_adopted_while_its_stream_was_lost_is_told_of_as_any_lease_of_the_session() {
+    let fixture = Fixture::start().await;
+    let mut client = fixture.grpc().await;
+    let (mut alice, opened) = Talk::open(&fixture, "alice").await;
+    alice.say(1, Request::Acquire(in_stream("db").into()));
+    let grant = alice.hear_granted(1).await;
+    let mut watched =
+        client.watch(v1::WatchRequest { after: Some(0), ..Default::default() }).await.unwrap().into_inner();
+    drop(alice);
+    while within(watched.message()).await.unwrap().unwrap().event.unwrap().kind() != v1::EventKind::SessionDetached {}
+
+    let renew = v1::RenewRequest { key: grant.key, ..Default::default() };
+    let told = refusal(&client.renew(renew.clone()).await.unwrap_err());
+    assert_eq!((told.code.as_str(), told.token), ("not_renewable", Some(grant.token)));
+    assert!(told.advice.contains("how long"), "{}", told.advice);
+    let renew = v1::RenewRequest { ttl_ms: Some(1_000), ..renew };
+    let renewed = client.renew(renew).await.unwrap().into_inner();
+    let event = within(watched.message()).await.unwrap().unwrap().event.unwrap();
+    assert_eq!((event.kind(), event.session), (v1::EventKind::Renewed, Some(opened.session)));
+
+    let mut alice = Talk::resume(&fixture, &opened).await;
+    fixture.clock.advance_to(Timestamp::from_millis(renewed.deadline_ms));
+    fixture.engine.tick().await;
+    let lost = alice.hear_lost().await;
+    assert_eq!((lost.token, lost.how()), (grant.token, v1::How::Expired));
 }
 
 async fn force_release(fixture: &Fixture, grant: &v1::Grant, reason: &str) {

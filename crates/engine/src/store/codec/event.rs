@@ -12,12 +12,13 @@ pub(super) fn event(event: &Event) -> stored::Event {
         Event::Granted { token, hold: it, waiter } => {
             Kind::Granted(stored::Granted { token: token.0, hold: Some(hold(it)), waiter: waiter.map(|id| id.0) })
         }
-        Event::Renewed { token, pool, holder, ttl, deadline } => Kind::Renewed(stored::Renewed {
+        Event::Renewed { token, pool, holder, ttl, deadline, adopted_from } => Kind::Renewed(stored::Renewed {
             token: token.0,
             pool: Some(path(pool)),
             holder: text(holder),
             ttl_ms: ttl.as_millis(),
             deadline_ms: deadline.as_millis(),
+            adopted_from: adopted_from.map(|id| id.0),
         }),
         Event::Ended { token, pool, holder, session, since, how } => {
             let (how, note) = match how {
@@ -118,6 +119,7 @@ pub(super) fn to_event(event: stored::Event) -> Result<Event, Wrong> {
             holder: holder_id(&it.holder)?,
             ttl: ttl("ttl", it.ttl_ms)?,
             deadline: Timestamp::from_millis(it.deadline_ms),
+            adopted_from: it.adopted_from.map(session_id).transpose()?,
         },
         Kind::Ended(it) => Event::Ended {
             token: token(it.token)?,

@@ -86,7 +86,8 @@ pub(super) fn lifetime(lifetime: &Lifetime) -> stored::Lifetime {
     use stored::lifetime::Kind;
     let kind = match lifetime {
         Lifetime::Leased(ttl) => Kind::LeasedMs(ttl.as_millis()),
-        Lifetime::Session => Kind::Session(stored::Empty {}),
+        Lifetime::Session(None) => Kind::Session(stored::Empty {}),
+        Lifetime::Session(Some(ttl)) => Kind::SessionMs(ttl.as_millis()),
         Lifetime::Window(ttl) => Kind::WindowMs(ttl.as_millis()),
         Lifetime::Kept => Kind::Kept(stored::Empty {}),
         Lifetime::Bound(owner) => Kind::Bound(text(owner)),
@@ -98,7 +99,8 @@ pub(super) fn to_lifetime(lifetime: Option<stored::Lifetime>) -> Result<Lifetime
     use stored::lifetime::Kind;
     Ok(match required("the lifetime", lifetime.and_then(|it| it.kind))? {
         Kind::LeasedMs(millis) => Lifetime::Leased(ttl("lease", millis)?),
-        Kind::Session(stored::Empty {}) => Lifetime::Session,
+        Kind::Session(stored::Empty {}) => Lifetime::Session(None),
+        Kind::SessionMs(millis) => Lifetime::Session(Some(ttl("lease", millis)?)),
         Kind::WindowMs(millis) => Lifetime::Window(ttl("window", millis)?),
         Kind::Kept(stored::Empty {}) => Lifetime::Kept,
         Kind::Bound(owner) => Lifetime::Bound(OwnerId::parse(&owner).map_err(wrong)?),
