@@ -4,7 +4,7 @@
 //! file. A field whose comment starts with `Required.` must be there in JSON.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use protox::prost_reflect::{Cardinality, DescriptorPool, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
 
@@ -41,6 +41,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         config = config.boxed(field);
     }
     config.compile_fds(compiler.file_descriptor_set())?;
+    compile_ldlm(&root, &out)
+}
+
+/// LDLM's JSON has rules of its own, which the server keeps; here its messages are only protobuf.
+fn compile_ldlm(root: &Path, out: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let mut compiler = protox::Compiler::new([root])?;
+    compiler.include_source_info(true).open_file("ldlm/ldlm.proto")?;
+    std::fs::write(out.join("ldlm_descriptors.bin"), compiler.encode_file_descriptor_set())?;
+    tonic_prost_build::configure().compile_fds(compiler.file_descriptor_set())?;
     Ok(())
 }
 

@@ -76,7 +76,7 @@ async fn acquire(args: &Args) -> Result<(), Exit> {
     } else if args.eval {
         let mut variables = environment::of(&grant, Secret::Key);
         // What releases it must ask the same server.
-        variables.push((env::ADDR.to_owned(), args.server.addr.clone()));
+        variables.extend(args.server.variables());
         output::print(&environment::shell(&variables))
     } else {
         output::print(&output::grant(&grant))

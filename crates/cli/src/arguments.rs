@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use tenure_client::{Acquire, Builder, v1};
+use tenure_client::{Acquire, Builder, Client, v1};
 
+use crate::access::Access;
 use crate::exit::{self, Exit};
 use crate::{env, units};
 
@@ -14,12 +15,27 @@ pub(crate) const ADDR_DEFAULT: &str = "127.0.0.1:3144";
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct Server {
-    /// The server's gRPC address
+    /// The server's gRPC address; https://HOST:PORT speaks TLS
     #[arg(long, value_name = "HOST:PORT", env = env::ADDR, default_value = ADDR_DEFAULT, value_parser = address)]
     pub(crate) addr: String,
     /// The team's namespace
     #[arg(long, value_name = "NAME", env = env::NAMESPACE, default_value = "default")]
     pub(crate) namespace: String,
+    #[command(flatten)]
+    pub(crate) access: Access,
+}
+
+impl Server {
+    /// Who is to be connected to.
+    pub(crate) fn client(&self) -> Result<Builder, Exit> {
+        self.access.apply(Client::builder(&self.addr).namespace(&self.namespace))
+    }
+
+    /// What makes another process ask the same server.
+    pub(crate) fn variables(&self) -> Vec<(String, String)> {
+        let addr = (env::ADDR.to_owned(), self.addr.clone());
+        std::iter::once(addr).chain(self.access.variables()).collect()
+    }
 }
 
 #[derive(clap::Args, Clone, Debug)]

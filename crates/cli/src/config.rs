@@ -19,6 +19,8 @@ use crate::exit::Exit;
 pub(crate) const FILE: &str = "tenure.toml";
 /// The value name of options that are whole numbers, which the file may give without quotes. All others are text there.
 pub(crate) const COUNT: &str = "N";
+/// The value name of options that are on or off, which the file may say without quotes too.
+pub(crate) const SWITCH: &str = "BOOL";
 
 /// Every setting, with its value as it was written and where that was.
 #[derive(Debug)]
@@ -221,7 +223,11 @@ fn variable(option: &Arg) -> String {
 }
 
 fn is_count(option: &Arg) -> bool {
-    option.get_value_names().is_some_and(|names| names.iter().any(|name| name.as_str() == COUNT))
+    is_of(option, COUNT)
+}
+
+fn is_of(option: &Arg, kind: &str) -> bool {
+    option.get_value_names().is_some_and(|names| names.iter().any(|name| name.as_str() == kind))
 }
 
 fn default_of(option: &Arg) -> String {
@@ -238,6 +244,7 @@ fn text_of(option: &Arg, value: &DeValue<'_>) -> Option<String> {
             let digits = number.as_str();
             Some(i64::from_str_radix(digits, number.radix()).map_or_else(|_| digits.to_owned(), |n| n.to_string()))
         }
+        DeValue::Boolean(on) if is_of(option, SWITCH) => Some(on.to_string()),
         _ => None,
     }
 }

@@ -1,21 +1,20 @@
 //! A connection for commands that make a call or two. Commands that wait and hold use `tenure_client` as it is.
 
-use tenure_client::v1::tenure_client::TenureClient;
+use tenure_client::Api;
 use tonic::Status;
-use tonic::transport::Channel;
 
 use crate::arguments::Server;
 use crate::exit::Exit;
 
 pub(crate) struct Connection {
-    pub(crate) calls: TenureClient<Channel>,
+    pub(crate) calls: Api,
     address: String,
 }
 
 impl Connection {
     pub(crate) async fn open(server: &Server) -> Result<Self, Exit> {
         // A page of holds with all the metadata they may have is larger than what is taken by default.
-        let calls = tenure_client::connect_api(&server.addr).await?.max_decoding_message_size(usize::MAX);
+        let calls = server.client()?.connect_api().await?.max_decoding_message_size(usize::MAX);
         Ok(Self { calls, address: server.addr.clone() })
     }
 

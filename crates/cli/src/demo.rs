@@ -12,12 +12,13 @@ mod tally;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use tenure_client::{Client, Error, v1};
+use tenure_client::{Error, v1};
 use tenure_server::{Config, Storage};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
+use crate::access::Access;
 use crate::arguments::Server;
 use crate::exit::Exit;
 use crate::supervise::Signals;
@@ -75,6 +76,8 @@ pub(crate) struct Args {
     /// The namespace of the pool on that server
     #[arg(long, value_name = "NAME", default_value = "default", requires = "addr", help_heading = "Server")]
     namespace: String,
+    #[command(flatten, next_help_heading = "Server")]
+    access: Access,
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Exit> {
@@ -90,6 +93,8 @@ pub(crate) fn run(args: Args) -> Result<(), Exit> {
         let server = Server {
             addr: addr.or_else(|| args.addr.clone()).expect("without an address a server was started"),
             namespace: args.namespace.clone(),
+            // One of its own lets everybody in.
+            access: if own.is_some() { Access::default() } else { args.access.clone() },
         };
         let ended = play(&args, server, &mut signals).await;
         if let Some(own) = own {
@@ -157,7 +162,7 @@ impl<'a> Demo<'a> {
         let mut onlooker = Onlooker::begin(&server, &args.pool).await?;
         let mut clients = Vec::new();
         for number in 0..args.consumers {
-            let client = Client::builder(&server.addr).namespace(&server.namespace).holder(consumer::name(number));
+            let client = server.client()?.holder(consumer::name(number));
             clients.push((number, client.connect().await?));
         }
         onlooker.declare(spec(args.capacity)).await?;

@@ -65,7 +65,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Exit> {
 
 async fn campaign(args: &Args) -> Result<(), Exit> {
     let mut signals = Signals::listen().map_err(Exit::Setup)?;
-    let mut client = args.who.introduce(Client::builder(&args.server.addr).namespace(&args.server.namespace));
+    let mut client = args.who.introduce(args.server.client()?);
     if let Some(value) = &args.value {
         client = client.meta(VALUE, value);
     }

@@ -16,12 +16,25 @@ pub(crate) const WAITERS_PER_POOL_MAX: &str = "TENURE_WAITERS_PER_POOL_MAX";
 pub(crate) const POOL_IDLE: &str = "TENURE_POOL_IDLE";
 pub(crate) const KEEPALIVE_INTERVAL: &str = "TENURE_KEEPALIVE_INTERVAL";
 pub(crate) const KEEPALIVE_TIMEOUT: &str = "TENURE_KEEPALIVE_TIMEOUT";
+pub(crate) const TLS_CERT: &str = "TENURE_TLS_CERT";
+pub(crate) const TLS_KEY: &str = "TENURE_TLS_KEY";
+pub(crate) const CLIENT_CA: &str = "TENURE_CLIENT_CA";
+pub(crate) const DEFAULT_LOCK_TIMEOUT: &str = "TENURE_DEFAULT_LOCK_TIMEOUT";
+pub(crate) const NO_CLEAR_ON_DISCONNECT: &str = "TENURE_NO_CLEAR_ON_DISCONNECT";
+pub(crate) const REST_SESSION_TIMEOUT: &str = "TENURE_REST_SESSION_TIMEOUT";
 pub(crate) const LOG: &str = "TENURE_LOG";
 pub(crate) const LOG_FORMAT: &str = "TENURE_LOG_FORMAT";
+
+/// Of the server and of those who talk to it: the password, or the file it is in.
+pub(crate) const PASSWORD: &str = "TENURE_PASSWORD";
+pub(crate) const PASSWORD_FILE: &str = "TENURE_PASSWORD_FILE";
 
 /// Of commands that talk to a server.
 pub(crate) const ADDR: &str = "TENURE_ADDR";
 pub(crate) const NAMESPACE: &str = "TENURE_NAMESPACE";
+pub(crate) const TLS_CA: &str = "TENURE_TLS_CA";
+pub(crate) const CLIENT_CERT: &str = "TENURE_CLIENT_CERT";
+pub(crate) const CLIENT_KEY: &str = "TENURE_CLIENT_KEY";
 pub(crate) const HOLDER: &str = "TENURE_HOLDER";
 /// The key of a hold, for `renew` and `release`; `acquire --eval` sets it.
 pub(crate) const KEY: &str = "TENURE_KEY";

@@ -21,6 +21,7 @@ Exit codes:
   74  reading or writing failed
   75  no room now, or none in time; -E takes another code
   76  what answers is not a Tenure server, or one of another version
+  77  the server wants a password, or another one
   79  the hold was lost while it was needed; `run` has stopped its command
  126  `run`: the command cannot be run
  127  `run`: the command was not found
@@ -35,6 +36,7 @@ pub(crate) const CANNOT_CREATE: u8 = 73;
 pub(crate) const IO: u8 = 74;
 pub(crate) const BUSY: u8 = 75;
 pub(crate) const FOREIGN: u8 = 76;
+pub(crate) const NO_PERMISSION: u8 = 77;
 pub(crate) const LOST: u8 = 79;
 
 #[derive(Debug)]
@@ -181,6 +183,8 @@ pub(crate) fn of_client(error: &tenure_client::Error) -> u8 {
             _ => REFUSED,
         },
         tenure_client::Error::Foreign { .. } => FOREIGN,
+        tenure_client::Error::Unauthenticated { .. } => NO_PERMISSION,
+        tenure_client::Error::Unusable(_) => USAGE,
         tenure_client::Error::Unreachable { .. } | tenure_client::Error::Closed => UNAVAILABLE,
     }
 }
@@ -192,11 +196,21 @@ fn client(error: tenure_client::Error) -> v1::Refusal {
         tenure_client::Error::Foreign { .. } => {
             ("foreign", "check --addr or TENURE_ADDR, and `tenure --version` here and there")
         }
+        // As the client says it.
+        tenure_client::Error::Unreachable { why, .. } if why.contains("certificate") || why.contains("TLS") => {
+            ("unreachable", "check --tls-ca, --client-cert and --client-key, or their variables")
+        }
         tenure_client::Error::Unreachable { .. } => {
             ("unreachable", "start one with `tenure serve`, or say where it is with --addr or TENURE_ADDR")
         }
+        tenure_client::Error::Unauthenticated { .. } => {
+            ("unauthenticated", "say the password with TENURE_PASSWORD or --password-file")
+        }
+        tenure_client::Error::Unusable(_) => {
+            ("unusable", "check TENURE_PASSWORD, --password-file, --tls-ca, --client-cert and --client-key")
+        }
         tenure_client::Error::Closed => ("closed", "try again"),
     };
-    let retry = code != "foreign";
+    let retry = !matches!(code, "foreign" | "unauthenticated" | "unusable");
     v1::Refusal { code: code.into(), message, advice: advice.into(), retry, ..v1::Refusal::default() }
 }

@@ -9,8 +9,8 @@ mod pools;
 mod say;
 
 pub(crate) use events::{Following, HistoryArgs, WatchArgs, history, watch};
-pub(crate) use lists::{HoldsArgs, QueueArgs, SessionsArgs, holds, queue, sessions};
-pub(crate) use pools::{LsArgs, ShowArgs, ls, show, spec};
+pub(crate) use lists::{HoldsArgs, QueueArgs, SessionsArgs, holds, queue, sessions, some_holds};
+pub(crate) use pools::{LsArgs, ShowArgs, all_pools, ls, show, spec};
 pub(crate) use say::{condition, count, exact, moment, taken};
 
 /// The most that a page may have: few calls for long listings.

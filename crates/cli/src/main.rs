@@ -1,5 +1,6 @@
 //! The binary `tenure`. Without a subcommand it is the server; what the subcommands do is in the module of each.
 
+mod access;
 mod acquire;
 mod arguments;
 mod config;
@@ -11,6 +12,7 @@ mod environment;
 mod exit;
 mod generate;
 mod hold;
+mod ldlm;
 mod logs;
 mod look;
 mod operate;
@@ -69,6 +71,8 @@ enum Command {
     Pool(pool::Command),
     ForceRelease(operate::ForceReleaseArgs),
     OwnerGone(operate::OwnerGoneArgs),
+    #[command(subcommand, arg_required_else_help = false)]
+    Ldlm(ldlm::Command),
 
     /// Run the server; so does `tenure` alone
     #[command(after_long_help = serve::HELP)]
@@ -142,6 +146,7 @@ impl Command {
             Self::Pool(command) => command.json(),
             Self::ForceRelease(args) => args.output.json,
             Self::OwnerGone(args) => args.output.json,
+            Self::Ldlm(command) => command.json(),
             Self::Run(_) | Self::Serve(_) | Self::Demo(_) | Self::Completions(_) | Self::Man(_) => false,
         }
     }
@@ -165,6 +170,7 @@ impl Command {
             Self::Pool(command) => block_on(pool::run(command)),
             Self::ForceRelease(args) => block_on(operate::force_release(args)),
             Self::OwnerGone(args) => block_on(operate::owner_gone(args)),
+            Self::Ldlm(command) => block_on(ldlm::run(command)),
             Self::Serve(args) => serve::run(args),
             Self::Demo(args) => demo::run(args),
             Self::Completions(args) => generate::completions(&args, &command_line()),

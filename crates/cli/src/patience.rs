@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use tenure_client::v1::tenure_client::TenureClient;
-use tenure_client::{Error, v1};
+use tenure_client::{Api, Error, v1};
 use tokio::time::{Instant, sleep};
-use tonic::transport::Channel;
 use tonic::{Response, Status};
 
 use crate::arguments::Server;
@@ -70,7 +68,7 @@ impl Patient {
     async fn repeat<T>(
         &mut self,
         end: Option<Instant>,
-        mut call: impl AsyncFnMut(&mut TenureClient<Channel>) -> Result<Response<T>, Status>,
+        mut call: impl AsyncFnMut(&mut Api) -> Result<Response<T>, Status>,
     ) -> Result<T, Error> {
         loop {
             let error = match timeout_at(end, call(&mut self.connection.calls)).await {

@@ -8,7 +8,7 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use tenure_client::{Client, Guard, Lost};
+use tenure_client::{Guard, Lost};
 
 use crate::arguments::{Demand, Server, Wait, Who};
 use crate::environment::{self, Secret};
@@ -68,8 +68,7 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args) -> Result<(), Exit> {
     let timing = args.timing()?;
     let mut signals = Signals::listen().map_err(Exit::Setup)?;
-    let connecting = Client::builder(&args.server.addr).namespace(&args.server.namespace);
-    let mut connecting = args.who.introduce(connecting);
+    let mut connecting = args.who.introduce(args.server.client()?);
     // What the user says comes first.
     if args.who.entries() < META_MAX {
         connecting = connecting.meta("command", program(&args.command[0]));
@@ -220,16 +219,18 @@ impl Args {
 
     fn plan(&self, guard: &Guard, timing: Timing) -> Plan {
         let (server, grant) = (&self.server, guard.grant());
-        let release = [(env::ADDR, &server.addr), (env::NAMESPACE, &server.namespace), (env::KEY, &grant.key)];
+        let mut release = server.variables();
+        release.push((env::NAMESPACE.to_owned(), server.namespace.clone()));
+        release.push((env::KEY.to_owned(), grant.key.clone()));
         let mut set = environment::of(grant, Secret::None);
         // What the command asks of Tenure goes to the same server.
-        set.push((env::ADDR.to_owned(), server.addr.clone()));
+        set.extend(server.variables());
         Plan {
             command: self.command.clone(),
             environment: environment::with(set),
             grace: timing.grace,
             margin: timing.margin,
-            release: release.map(|(name, value)| (name.into(), value.into())).into(),
+            release: release.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! `tenure serve`: the server as a process, from the command line to the last answer.
 
+mod security;
+
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,7 +10,7 @@ use std::time::Duration;
 use clap::{ArgMatches, Args as _, Command, FromArgMatches, ValueEnum};
 use tenure_core::{Limits, Ttl};
 use tenure_engine::{Durability, Retention};
-use tenure_server::{Config, Disk, Server, Storage};
+use tenure_server::{Config, Disk, LdlmConfig, Server, Storage};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
@@ -16,6 +18,7 @@ use tracing_subscriber::filter::ParseError;
 use crate::config::{self, Settings};
 use crate::exit::Exit;
 use crate::{arguments, env, logs, output, units};
+use security::Security;
 
 pub(crate) const HELP: &str = "\
 A flag wins over its environment variable, that over the file, and that over
@@ -140,6 +143,40 @@ struct Options {
     )]
     keepalive_timeout: Duration,
 
+    /// For how long LDLM's clients find a lock without a time after a restart of the server
+    #[arg(
+        long,
+        value_name = "DURATION",
+        env = env::DEFAULT_LOCK_TIMEOUT,
+        default_value = "10m",
+        value_parser = ttl,
+    )]
+    default_lock_timeout: Ttl,
+    /// Leave an LDLM client's locks locked when its connection or its REST session ends
+    #[arg(
+        long,
+        value_name = config::SWITCH,
+        env = env::NO_CLEAR_ON_DISCONNECT,
+        default_value = "false",
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        action = clap::ArgAction::Set,
+    )]
+    no_clear_on_disconnect: bool,
+    /// End a session of LDLM's REST interface that was idle for this long
+    #[arg(
+        long,
+        value_name = "DURATION",
+        env = env::REST_SESSION_TIMEOUT,
+        default_value = "10m",
+        value_parser = ttl,
+    )]
+    rest_session_timeout: Ttl,
+
+    #[command(flatten)]
+    security: Security,
+
     /// What to log, such as `info` or `tenure_server=debug`
     #[arg(
         long,
@@ -175,7 +212,8 @@ pub(crate) fn run(args: Args) -> Result<(), Exit> {
     if let Some(file) = settings.file() {
         tracing::info!(file = %file.display(), "settings are read from a file");
     }
-    let storage = options.storage();
+    let (storage, config) = (options.storage(), options.config()?);
+    security::warn_if_open(&config);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers())
         .enable_all()
@@ -184,7 +222,7 @@ pub(crate) fn run(args: Args) -> Result<(), Exit> {
     runtime.block_on(async {
         let mut stop = StopSignal::listen().map_err(Exit::Setup)?;
         let engine = storage.start_engine().map_err(Exit::Store)?;
-        let server = match Server::start(engine.clone(), options.config()).await {
+        let server = match Server::start(engine.clone(), config).await {
             Ok(server) => server,
             Err(error) => {
                 engine.stop().await;
@@ -257,25 +295,37 @@ impl Options {
         }
     }
 
-    fn config(&self) -> Config {
-        Config {
+    fn config(&self) -> Result<Config, Exit> {
+        Ok(Config {
             grpc: self.grpc,
             http: self.http,
+            password: self.security.password()?,
+            tls: self.security.tls()?,
             keepalive_interval: self.keepalive_interval,
             keepalive_timeout: self.keepalive_timeout,
-        }
+            ldlm: LdlmConfig {
+                default_lock_timeout: self.default_lock_timeout,
+                no_clear_on_disconnect: self.no_clear_on_disconnect,
+                rest_session_timeout: self.rest_session_timeout,
+            },
+        })
     }
 
     /// Where it listens, for programs too (a word and an address per line), and what to try next.
     fn greet(&self, server: &Server) {
-        let (grpc, http) = (server.grpc_addr(), server.http_addr());
+        let http = server.http_addr();
+        // As --addr takes it.
+        let (grpc, scheme) = match self.security.is_tls() {
+            true => (format!("https://{}", server.grpc_addr()), "https"),
+            false => (server.grpc_addr().to_string(), "http"),
+        };
         let kept = match self.durability {
             When::Memory => "in memory only".to_owned(),
             When::Sync | When::Os => format!("in {}", self.data.display()),
         };
         // As it was called, since it need not be in the path; and where it listens, unless commands look there anyway.
         let tenure = std::env::args().next().unwrap_or_else(|| "tenure".to_owned());
-        let addr = match grpc.to_string() {
+        let addr = match grpc.as_str() {
             usual if usual == arguments::ADDR_DEFAULT => String::new(),
             other => format!(" --addr {other}"),
         };
@@ -283,7 +333,7 @@ impl Options {
             "\
 tenure {version}, keeping everything {kept}
 grpc {grpc}
-http http://{http}
+http {scheme}://{http}
 
 Hold a lock while a command runs, and see from elsewhere who has it:
   {tenure} run{addr} demo -- sleep 60

@@ -14,6 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use support::Process;
 use support::door::Door;
+use support::job::with_usual_signals;
 use support::tool::{Ended, Tool};
 
 /// Nobody listens there, and the demo must not care: it has a server of its own.
@@ -46,7 +47,8 @@ fn it_ends_when_its_time_is_over_and_what_it_told_adds_up() {
 
 #[test]
 fn five_of_eight_wait_and_an_interrupt_ends_it() {
-    let mut demo = Tool::at(NOBODY).command(&["demo"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut demo = with_usual_signals(&Tool::at(NOBODY).command(&["demo"]));
+    let mut demo = demo.stdout(Stdio::piped()).spawn().unwrap();
     let mut stdout = BufReader::new(demo.stdout.take().unwrap());
     let log = read_until(&mut stdout, "place 5");
     assert!(log.matches(" holds gpu-").count() >= 3, "three hold before anybody waits: {log}");
@@ -250,6 +252,7 @@ impl Terminal {
         let mut demo = Command::new("setsid");
         demo.args(["--ctty", "--wait", env!("CARGO_BIN_EXE_tenure")]).args(arguments);
         demo.env_remove("NO_COLOR").env("TERM", "xterm").envs(environment.iter().copied());
+        let mut demo = with_usual_signals(&demo);
         let demo = demo.stdin(stream()).stdout(stream()).stderr(stream()).spawn().unwrap();
         let screen = File::from(pty.master.try_clone().unwrap());
         Self { demo, keyboard: File::from(pty.master), screen }

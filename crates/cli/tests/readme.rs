@@ -12,6 +12,7 @@ use support::Process;
 const README: &str = include_str!("../../../README.md");
 const API: &str = include_str!("../../../docs/api.md");
 const CLI: &str = include_str!("../../../docs/cli.md");
+const LDLM: &str = include_str!("../../../docs/ldlm.md");
 const OPERATIONS: &str = include_str!("../../../docs/operations.md");
 /// Where the server of the pages listens; the test's server listens elsewhere.
 const HTTP: &str = "http://127.0.0.1:3180";
@@ -29,6 +30,11 @@ fn the_transcripts_of_the_api_page_are_true() {
 #[test]
 fn the_transcripts_of_the_command_line_page_are_true() {
     assert!(check(CLI) >= 4);
+}
+
+#[test]
+fn the_transcripts_of_the_page_for_those_who_come_from_ldlm_are_true() {
+    assert!(check(LDLM) >= 5);
 }
 
 #[test]

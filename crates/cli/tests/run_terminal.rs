@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use nix::pty::openpty;
 use support::Process;
+use support::job::with_usual_signals;
 
 /// Much longer than anything here should take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -101,6 +102,7 @@ impl Terminal {
         let mut shell = Command::new("setsid");
         shell.args(["--ctty", "--wait", "bash", "--norc", "--noprofile", "--noediting", "-i"]);
         shell.env("TENURE", env!("CARGO_BIN_EXE_tenure")).env("TENURE_ADDR", &server.grpc).env("PS1", "$ ");
+        let mut shell = with_usual_signals(&shell);
         let shell = shell.stdin(stream()).stdout(stream()).stderr(stream()).spawn().unwrap();
         drop(pty.slave);
 

@@ -1,4 +1,4 @@
-//! Where the server is, as people write it: `host:port`, `host` or `http://host:port`.
+//! Where the server is, as people write it: `host:port`, `host`, `http://host:port` or, with TLS, `https://host:port`.
 
 /// The port on which a server listens for gRPC if nothing else is said.
 pub(crate) const PORT_DEFAULT: u16 = 3144;
@@ -9,31 +9,43 @@ pub(crate) struct Address {
     pub(crate) given: String,
     pub(crate) host: String,
     pub(crate) port: u16,
+    scheme: Option<Scheme>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scheme {
+    Http,
+    Https,
 }
 
 impl Address {
     pub(crate) fn parse(given: String) -> Result<Self, (String, String)> {
         match parts(&given) {
-            Ok((host, port)) => Ok(Self { host: host.to_owned(), port, given }),
+            Ok((scheme, host, port)) => Ok(Self { host: host.to_owned(), port, scheme, given }),
             Err(why) => Err((given, why)),
         }
     }
 
+    /// Whether it is to be spoken to in TLS. An address that does not say leaves it to what else was said.
+    pub(crate) fn is_tls(&self, otherwise: bool) -> bool {
+        self.scheme.map_or(otherwise, |scheme| scheme == Scheme::Https)
+    }
+
     /// With the brackets that an IPv6 address needs in front of a port.
-    pub(crate) fn uri(&self) -> String {
+    pub(crate) fn uri(&self, tls: bool) -> String {
+        let scheme = if tls { "https" } else { "http" };
         if self.host.contains(':') {
-            format!("http://[{}]:{}", self.host, self.port)
+            format!("{scheme}://[{}]:{}", self.host, self.port)
         } else {
-            format!("http://{}:{}", self.host, self.port)
+            format!("{scheme}://{}:{}", self.host, self.port)
         }
     }
 }
 
-fn parts(given: &str) -> Result<(&str, u16), String> {
-    if given.starts_with("https://") {
-        return Err("TLS is not spoken; write http://host:port".to_owned());
-    }
-    let text = given.strip_prefix("http://").unwrap_or(given);
+fn parts(given: &str) -> Result<(Option<Scheme>, &str, u16), String> {
+    let schemes = [("http://", Scheme::Http), ("https://", Scheme::Https)];
+    let named = schemes.into_iter().find_map(|(prefix, scheme)| Some((Some(scheme), given.strip_prefix(prefix)?)));
+    let (scheme, text) = named.unwrap_or((None, given));
     let text = text.strip_suffix('/').unwrap_or(text);
     let (host, port) = match text.strip_prefix('[') {
         Some(bracketed) => {
@@ -49,8 +61,8 @@ fn parts(given: &str) -> Result<(&str, u16), String> {
         return Err(EXPECTED.to_owned());
     }
     match port.map(str::parse) {
-        None => Ok((host, PORT_DEFAULT)),
-        Some(Ok(port)) if port > 0 => Ok((host, port)),
+        None => Ok((scheme, host, PORT_DEFAULT)),
+        Some(Ok(port)) if port > 0 => Ok((scheme, host, port)),
         Some(_) => Err("the port is not a number from 1 to 65535".to_owned()),
     }
 }
@@ -76,13 +88,24 @@ mod tests {
             ("[::1]:99", "http://[::1]:99"),
             ("::1", "http://[::1]:3144"),
         ] {
-            assert_eq!(Address::parse(given.to_owned()).unwrap().uri(), uri, "{given}");
+            assert_eq!(Address::parse(given.to_owned()).unwrap().uri(false), uri, "{given}");
         }
     }
 
     #[test]
+    fn tls_is_spoken_if_the_address_says_so_or_leaves_it_open() {
+        for (given, plain, secure) in [("https://h", true, true), ("http://h", false, false), ("h", false, true)] {
+            let address = Address::parse(given.to_owned()).unwrap();
+            assert_eq!((address.is_tls(false), address.is_tls(true)), (plain, secure), "{given}");
+        }
+        assert_eq!(Address::parse("https://[::1]".to_owned()).unwrap().uri(true), "https://[::1]:3144");
+    }
+
+    #[test]
     fn what_is_no_address_is_said_to_be_none() {
-        for given in ["", "host:", "host:0", "host:99999", "ho st:1", "a/b:1", "https://host:1", "[::1", "[::1]x"] {
+        for given in
+            ["", "host:", "host:0", "host:99999", "ho st:1", "a/b:1", "https://", "ftp://host:1", "[::1", "[::1]x"]
+        {
             let (_, why) = Address::parse(given.to_owned()).unwrap_err();
             assert!(!why.is_empty(), "{given}");
         }

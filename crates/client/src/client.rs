@@ -7,16 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tenure_proto::v1;
-use tenure_proto::v1::tenure_client::TenureClient;
 use tokio::sync::{mpsc, oneshot};
-use tonic::transport::Channel;
 
+use crate::access::Access;
 use crate::acquire::Acquire;
 use crate::address::Address;
 use crate::connection;
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::link;
+use crate::link::{Api, Target};
 use crate::session::{Ask, Identity, Note};
 
 const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
@@ -40,13 +39,14 @@ pub(crate) struct Handle {
     /// Unbounded, because drops cannot wait. There is at most one note for each guard and each acquire there is.
     pub(crate) notes: mpsc::UnboundedSender<Note>,
     ids: Arc<AtomicU64>,
-    api: TenureClient<Channel>,
+    api: Api,
     holder: String,
     address: String,
 }
 
 impl Client {
-    /// How to connect, and as whom. The address is `host:port`, `host` (port 3144) or `http://host:port`.
+    /// How to connect, and as whom. The address is `host:port`, `host` (port 3144), `http://host:port`
+    /// or, to speak TLS, `https://host:port`.
     pub fn builder(address: impl Into<String>) -> Builder {
         Builder {
             address: address.into(),
@@ -54,6 +54,7 @@ impl Client {
             meta: BTreeMap::new(),
             namespace: String::new(),
             session_grace: GRACE_DEFAULT,
+            access: Access::default(),
             connect_timeout: CONNECT_TIMEOUT_DEFAULT,
         }
     }
@@ -86,7 +87,7 @@ impl Client {
     /// Every call of the server with its own messages, over a connection of its own that is made when it is first used
     /// and mended by itself. It works as long as a client or a guard lives; [`connect_api`] is for those who need neither.
     /// [`Error::of_status`] says what a failed call means.
-    pub fn api(&self) -> TenureClient<Channel> {
+    pub fn api(&self) -> Api {
         self.handle.api.clone()
     }
 
@@ -133,6 +134,7 @@ pub struct Builder {
     namespace: String,
     session_grace: Duration,
     connect_timeout: Duration,
+    access: Access,
 }
 
 impl Builder {
@@ -168,11 +170,32 @@ impl Builder {
         self
     }
 
+    /// What the server wants to hear before it does anything.
+    pub fn password(mut self, password: impl Into<String>) -> Self {
+        self.access.password = Some(password.into());
+        self
+    }
+
+    /// Trusts only servers whose certificate one of these authorities has signed, in PEM form, instead of those that the
+    /// system trusts. An address without a scheme is then spoken to in TLS.
+    pub fn tls_ca(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.access.ca = Some(pem.into());
+        self
+    }
+
+    /// Shows a certificate of this client's own, for servers that want to see one; in PEM form, with its private key. An
+    /// address without a scheme is then spoken to in TLS.
+    pub fn tls_identity(mut self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        self.access.identity = Some((certificate.into(), key.into()));
+        self
+    }
+
     /// Connects and opens the session. Fails at once if nobody listens, or somebody else; only connections that break
     /// later are mended.
     pub async fn connect(self) -> Result<Client, Error> {
         let address = parse(self.address)?;
-        let given = address.given.clone();
+        let target = Target::new(address, &self.access, self.connect_timeout)?;
+        let given = target.address.given.clone();
         let holder = self.holder.unwrap_or_else(default_holder);
         let (asks, asked) = mpsc::channel(connection::ASKS_MAX);
         let (notes, noted) = mpsc::unbounded_channel();
@@ -187,31 +210,36 @@ impl Builder {
             connect_timeout: self.connect_timeout,
         };
         let mailbox = connection::Mailbox { asks: asked, notes: noted };
-        let api = connection::start(address, identity, ids.clone(), mailbox, greeting)?;
-        let handle = Handle { asks, notes, ids, api: TenureClient::new(api), holder, address: given };
+        let api = connection::start(target, identity, ids.clone(), mailbox, greeting)?;
+        let handle = Handle { asks, notes, ids, api, holder, address: given };
         let client = Client { handle: Arc::new(handle) };
         greeted.await.unwrap_or(Err(Error::Closed))?;
         Ok(client)
     }
+
+    /// Connects without a session, for operators who look and change but hold nothing. A call is made to see who is there.
+    pub async fn connect_api(self) -> Result<Api, Error> {
+        let target = Target::new(parse(self.address)?, &self.access, self.connect_timeout)?;
+        let attempt = async {
+            let mut api = target.connect().await?;
+            let look = v1::ListPoolsRequest { limit: Some(1), ..v1::ListPoolsRequest::default() };
+            match api.list_pools(look).await {
+                Ok(_) => Ok(api),
+                Err(status) => Err(target.diagnose(status).await),
+            }
+        };
+        let timed_out = || Error::Unreachable {
+            address: target.address.given.clone(),
+            why: format!("it does not answer within {:?}", self.connect_timeout),
+        };
+        tokio::time::timeout(self.connect_timeout, attempt).await.unwrap_or_else(|_| Err(timed_out()))
+    }
 }
 
 /// Connects without a session, for operators who look and change but hold nothing. A call is made to see who is there.
-pub async fn connect_api(address: &str) -> Result<TenureClient<Channel>, Error> {
-    let address = parse(address.to_owned())?;
-    let endpoint = link::endpoint(&address, CONNECT_TIMEOUT_DEFAULT)?;
-    let attempt = async {
-        let mut api = TenureClient::new(link::connect(&endpoint, &address).await?);
-        let look = v1::ListPoolsRequest { limit: Some(1), ..v1::ListPoolsRequest::default() };
-        match api.list_pools(look).await {
-            Ok(_) => Ok(api),
-            Err(status) => Err(link::diagnose(&address, status).await),
-        }
-    };
-    let timed_out = || Error::Unreachable {
-        address: address.given.clone(),
-        why: format!("it does not answer within {CONNECT_TIMEOUT_DEFAULT:?}"),
-    };
-    tokio::time::timeout(CONNECT_TIMEOUT_DEFAULT, attempt).await.unwrap_or_else(|_| Err(timed_out()))
+/// [`Builder::connect_api`] is for servers that want a password or speak TLS.
+pub async fn connect_api(address: &str) -> Result<Api, Error> {
+    Client::builder(address).connect_api().await
 }
 
 fn parse(address: String) -> Result<Address, Error> {

@@ -11,11 +11,9 @@ use std::time::{Duration, Instant};
 
 use tenure_proto::v1;
 use tokio::sync::{mpsc, oneshot};
-use tonic::transport::{Channel, Endpoint};
 
-use crate::address::Address;
 use crate::error::Error;
-use crate::link::{self, Dialed, Link};
+use crate::link::{self, Api, Dialed, Link, Target};
 use crate::random::pause;
 use crate::session::{Ask, Broken, Identity, Note, Session};
 
@@ -37,22 +35,21 @@ pub(crate) struct Mailbox {
 /// Starts the thread. It tells whoever is to be greeted how the first attempt went; what is given back is for calls
 /// beside the session.
 pub(crate) fn start(
-    address: Address,
+    target: Target,
     identity: Identity,
     ids: Arc<AtomicU64>,
     mailbox: Mailbox,
     greeting: oneshot::Sender<Result<(), Error>>,
-) -> Result<Channel, Error> {
+) -> Result<Api, Error> {
     let failed = |error: std::io::Error| Error::Unreachable {
-        address: address.given.clone(),
+        address: target.address.given.clone(),
         why: format!("this process cannot connect to anything: {error}"),
     };
-    let endpoint = link::endpoint(&address, identity.connect_timeout)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let api = {
         // What serves its calls lives in this runtime, whoever makes them.
         let _in_runtime = runtime.enter();
-        endpoint.connect_lazy()
+        target.connect_lazy()
     };
     let connection = Connection {
         session: Session::new(identity, ids, greeting),
@@ -60,8 +57,7 @@ pub(crate) fn start(
         failures: 0,
         paused: Duration::ZERO,
         opened: None,
-        endpoint,
-        address: address.clone(),
+        target: target.clone(),
     };
     std::thread::Builder::new()
         .name("tenure-client".to_owned())
@@ -79,8 +75,7 @@ struct Connection {
     paused: Duration,
     /// Since when the session is open on this connection.
     opened: Option<Instant>,
-    endpoint: Endpoint,
-    address: Address,
+    target: Target,
 }
 
 enum Line {
@@ -148,7 +143,7 @@ impl Connection {
             && until <= now
         {
             let first = self.session.connecting(now);
-            self.line = Line::Dialing(Box::pin(link::dial(self.endpoint.clone(), self.address.clone(), first)));
+            self.line = Line::Dialing(Box::pin(link::dial(self.target.clone(), first)));
         }
     }
 
@@ -173,7 +168,7 @@ impl Connection {
             News::Dialed(Err(error)) => Err(error),
             News::Heard(Ok(Some(message))) => self.hear(message),
             News::Heard(Ok(None)) => Err(self.unreachable("the server ended the stream".to_owned())),
-            News::Heard(Err(status)) => Err(Error::of_status(&self.address.given, status)),
+            News::Heard(Err(status)) => Err(Error::of_status(&self.target.address.given, status)),
         };
         if let Err(error) = heard {
             self.broken(error);
@@ -186,14 +181,14 @@ impl Connection {
         if self.session.is_open() && self.opened.is_none() {
             self.opened = Some(now);
             if self.failures > 0 {
-                tracing::info!(address = self.address.given, "connected again");
+                tracing::info!(address = self.target.address.given, "connected again");
             }
         }
         heard.map_err(|Broken(why)| self.unreachable(why))
     }
 
     fn unreachable(&self, why: String) -> Error {
-        Error::Unreachable { address: self.address.given.clone(), why }
+        Error::Unreachable { address: self.target.address.given.clone(), why }
     }
 
     fn broken(&mut self, error: Error) {
@@ -207,8 +202,8 @@ impl Connection {
         self.session.disconnected(now, error.clone());
         match self.failures {
             _ if self.session.is_over() => {}
-            1 => tracing::warn!(address = self.address.given, %error, "connection lost, connecting again"),
-            _ => tracing::debug!(address = self.address.given, %error, pause = ?self.paused, "not connected"),
+            1 => tracing::warn!(address = self.target.address.given, %error, "connection lost, connecting again"),
+            _ => tracing::debug!(address = self.target.address.given, %error, pause = ?self.paused, "not connected"),
         }
         self.line = Line::Down { until: now + self.paused };
     }

@@ -16,6 +16,12 @@ pub enum Error {
     /// Something else listens there, or a server of another version.
     #[error("what answers at {address} is not a Tenure server of this version: {why}")]
     Foreign { address: String, why: String },
+    /// The server wants a password, or another one.
+    #[error("the server at {address} does not let us in: {why}")]
+    Unauthenticated { address: String, why: String },
+    /// The password or the certificates to connect with are not what they should be. Nothing was sent.
+    #[error("no connection can be made with this: {0}")]
+    Unusable(String),
     /// The client was closed.
     #[error("the client is closed")]
     Closed,
@@ -28,18 +34,24 @@ impl Error {
             return Self::Refused(Box::new(refusal));
         }
         let address = address.to_owned();
+        if crate::link::wants_password(&status) {
+            return Self::Unauthenticated { address, why: status.message().to_owned() };
+        }
         match crate::link::foreign(&status) {
             Some(why) => Self::Foreign { address, why },
             None => Self::Unreachable { address, why: crate::link::reason_of_status(&status) },
         }
     }
 
-    /// A stable name for programs: the refusal's code, or `unreachable`, `foreign_server`, `closed`.
+    /// A stable name for programs: the refusal's code, or `unreachable`, `foreign_server`, `unauthenticated`,
+    /// `unusable`, `closed`.
     pub fn code(&self) -> &str {
         match self {
             Self::Refused(refusal) => &refusal.code,
             Self::Unreachable { .. } => "unreachable",
             Self::Foreign { .. } => "foreign_server",
+            Self::Unauthenticated { .. } => "unauthenticated",
+            Self::Unusable(_) => "unusable",
             Self::Closed => "closed",
         }
     }
@@ -60,7 +72,7 @@ impl Error {
         match self {
             Self::Refused(refusal) => has_no_time(refusal),
             Self::Unreachable { address, .. } => check_address(address).is_ok(),
-            _ => false,
+            Self::Foreign { .. } | Self::Unauthenticated { .. } | Self::Unusable(_) | Self::Closed => false,
         }
     }
 
@@ -72,7 +84,7 @@ impl Error {
             Self::Unreachable { address, .. } if check_address(address).is_err() => false,
             Self::Refused(refusal) => refusal.may_have_happened,
             Self::Unreachable { .. } => true,
-            Self::Foreign { .. } | Self::Closed => false,
+            Self::Foreign { .. } | Self::Unauthenticated { .. } | Self::Unusable(_) | Self::Closed => false,
         }
     }
 }

@@ -39,6 +39,7 @@
 //! - **Nothing is left behind.** Dropping a guard releases its hold; dropping an acquire that waits leaves the queue. Both
 //!   happen in the background: call [`Guard::release`] or [`Client::close`] before the process ends to know that they did.
 
+mod access;
 mod acquire;
 mod address;
 mod client;
@@ -51,10 +52,12 @@ mod probe;
 mod random;
 mod session;
 
+pub use access::Credentials;
 pub use acquire::Acquire;
 pub use address::check_address;
 pub use client::{Builder, Client, connect_api, default_holder};
 pub use error::Error;
 pub use guard::{Deadlines, Guard, Lost};
+pub use link::Api;
 pub use random::random_id;
 pub use tenure_proto::v1;

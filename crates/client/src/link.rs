@@ -8,9 +8,11 @@ use tenure_proto::v1;
 use tenure_proto::v1::tenure_client::TenureClient;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::{Channel, Endpoint};
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Code, Status, Streaming};
 
+use crate::access::{self, Access, Credentials};
 use crate::address::{Address, PORT_DEFAULT};
 use crate::error::Error;
 use crate::probe;
@@ -18,6 +20,8 @@ use crate::probe;
 /// A connection that was given up because nobody answered is closed by HTTP/2's own pings after at most twice this; the
 /// session's pings notice much earlier.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+const HUNG_UP: &str = "it hung up after the TLS handshake; it may";
 
 /// The two halves of a stream.
 #[derive(Debug)]
@@ -27,64 +31,124 @@ pub(crate) struct Link {
     pub(crate) incoming: Streaming<v1::ServerMessage>,
 }
 
-pub(crate) fn endpoint(address: &Address, connect_timeout: Duration) -> Result<Endpoint, Error> {
-    let failed =
-        |error: tonic::transport::Error| Error::Unreachable { address: address.given.clone(), why: reason(&error) };
-    Ok(Endpoint::from_shared(address.uri())
-        .and_then(|endpoint| endpoint.user_agent(concat!("tenure-client/", env!("CARGO_PKG_VERSION"))))
-        .map_err(failed)?
-        .connect_timeout(connect_timeout)
-        .tcp_nodelay(true)
-        .http2_keep_alive_interval(KEEP_ALIVE)
-        .keep_alive_timeout(KEEP_ALIVE)
-        .keep_alive_while_idle(true))
+/// Every call of the server with its own messages.
+pub type Api = TenureClient<InterceptedService<Channel, Credentials>>;
+
+/// A server: where it is, and how to be let in.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) address: Address,
+    endpoint: Endpoint,
+    credentials: Credentials,
+    tls: Option<Tls>,
+}
+
+/// What a server sees of us when TLS is spoken.
+#[derive(Clone, Copy, Debug)]
+enum Tls {
+    Anonymous,
+    Identified,
+}
+
+impl Target {
+    pub(crate) fn new(address: Address, access: &Access, connect_timeout: Duration) -> Result<Self, Error> {
+        let unreachable = |why: String| Error::Unreachable { address: address.given.clone(), why };
+        let tls = address.is_tls(access.wants_tls());
+        let uri: Uri = address.uri(tls).parse().map_err(|error| unreachable(reason(&error)))?;
+        let mut endpoint = Endpoint::from(uri)
+            .user_agent(concat!("tenure-client/", env!("CARGO_PKG_VERSION")))
+            .map_err(|error| unreachable(reason(&error)))?
+            .connect_timeout(connect_timeout)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_timeout(KEEP_ALIVE)
+            .keep_alive_while_idle(true);
+        if tls {
+            let config = access.tls(connect_timeout).map_err(Error::Unusable)?;
+            endpoint = endpoint.tls_config(config).map_err(|error| Error::Unusable(reason(&error)))?;
+        }
+        let credentials = access.credentials().map_err(Error::Unusable)?;
+        let seen = if access.identity.is_some() { Tls::Identified } else { Tls::Anonymous };
+        Ok(Self { address, endpoint, credentials, tls: tls.then_some(seen) })
+    }
+
+    pub(crate) async fn connect(&self) -> Result<Api, Error> {
+        let failed = |error: tonic::transport::Error| Error::Unreachable {
+            address: self.address.given.clone(),
+            why: reason(&error),
+        };
+        self.endpoint.connect().await.map(|channel| self.api(channel)).map_err(failed)
+    }
+
+    /// Connects with the first call, and again whenever that is needed.
+    pub(crate) fn connect_lazy(&self) -> Api {
+        self.api(self.endpoint.connect_lazy())
+    }
+
+    fn api(&self, channel: Channel) -> Api {
+        TenureClient::with_interceptor(channel, self.credentials.clone())
+    }
+
+    /// What the failure of the first call means, after a look at who is there.
+    pub(crate) async fn diagnose(&self, status: Status) -> Error {
+        let (broken, code) = (StdError::source(&status).is_some(), status.code());
+        match Error::of_status(&self.address.given, status) {
+            Error::Unreachable { address, why } if broken => match self.tls {
+                None => match probe::stranger(&self.address).await {
+                    Some(why) => Error::Foreign { address, why },
+                    None => Error::Unreachable { address, why },
+                },
+                // A server of TLS 1.3 looks at our certificate when we believe to be through already; what it says then
+                // is often lost with the connection.
+                Some(Tls::Anonymous) => {
+                    Error::Unreachable { address, why: format!("{HUNG_UP} want to see a client certificate") }
+                }
+                Some(Tls::Identified) => {
+                    Error::Unreachable { address, why: format!("{HUNG_UP} not accept the client certificate") }
+                }
+            },
+            // The library could make nothing of the answer.
+            Error::Unreachable { address, why } if matches!(code, Code::Unknown | Code::Internal) => {
+                Error::Foreign { address, why: format!("{}, by default {PORT_DEFAULT} ({why})", probe::NOT_GRPC) }
+            }
+            error => error,
+        }
+    }
 }
 
 /// Connects, says the first message and waits for what is said to it: only then is it known who is there.
-pub(crate) async fn dial(endpoint: Endpoint, address: Address, first: v1::ClientMessage) -> Result<Dialed, Error> {
-    let channel = connect(&endpoint, &address).await?;
+pub(crate) async fn dial(target: Target, first: v1::ClientMessage) -> Result<Dialed, Error> {
+    let mut api = target.connect().await?;
     let (outgoing, messages) = mpsc::channel(1);
     outgoing.try_send(first).expect("a new channel has room for one");
     let opening = async {
-        let mut incoming = TenureClient::new(channel).session(ReceiverStream::new(messages)).await?.into_inner();
+        let mut incoming = api.session(ReceiverStream::new(messages)).await?.into_inner();
         let answer = incoming.message().await?.ok_or_else(|| Status::unavailable("the server ended the stream"))?;
         Ok((incoming, answer))
     };
     match opening.await {
         Ok((incoming, answer)) => Ok((Box::new(Link { outgoing, incoming }), answer)),
-        Err(status) => Err(diagnose(&address, status).await),
+        Err(status) => Err(target.diagnose(status).await),
     }
 }
 
 /// A stream, and the first that was said on it.
 pub(crate) type Dialed = (Box<Link>, v1::ServerMessage);
 
-pub(crate) async fn connect(endpoint: &Endpoint, address: &Address) -> Result<Channel, Error> {
-    let failed =
-        |error: tonic::transport::Error| Error::Unreachable { address: address.given.clone(), why: reason(&error) };
-    endpoint.connect().await.map_err(failed)
+/// Whether it is a Tenure server that wants a password. A proxy in front of it may have put its own name over the server's.
+pub(crate) fn wants_password(status: &Status) -> bool {
+    let words = ["missing credentials", "invalid credentials"];
+    status.code() == Code::Unauthenticated && (version(status).is_some() || words.contains(&status.message()))
 }
 
-/// What the failure of the first call means, after a look at who is there.
-pub(crate) async fn diagnose(address: &Address, status: Status) -> Error {
-    let (broken, code) = (StdError::source(&status).is_some(), status.code());
-    match Error::of_status(&address.given, status) {
-        Error::Unreachable { address: given, why } if broken => match probe::stranger(address).await {
-            Some(why) => Error::Foreign { address: given, why },
-            None => Error::Unreachable { address: given, why },
-        },
-        // The library could make nothing of the answer.
-        Error::Unreachable { address: given, why } if matches!(code, Code::Unknown | Code::Internal) => {
-            Error::Foreign { address: given, why: format!("{}, by default {PORT_DEFAULT} ({why})", probe::NOT_GRPC) }
-        }
-        error => error,
-    }
+/// The server's version, if it says that it is one of ours.
+fn version(status: &Status) -> Option<&str> {
+    status.metadata().get("server").and_then(|name| name.to_str().ok()?.strip_prefix("tenure/"))
 }
 
 /// Why an answer cannot be one of a Tenure server of our version; none if it can.
 pub(crate) fn foreign(status: &Status) -> Option<String> {
-    let version = status.metadata().get("server").and_then(|name| name.to_str().ok()?.strip_prefix("tenure/"));
-    match (status.code(), version) {
+    match (status.code(), version(status)) {
         (Code::Unimplemented, Some(version)) => Some(format!(
             "it has version {version} and does not know this call, this client has version {}",
             env!("CARGO_PKG_VERSION")
@@ -111,6 +175,9 @@ fn reason(error: &(dyn StdError + 'static)) -> String {
     let mut kind = None;
     loop {
         if let Some(error) = innermost.downcast_ref::<io::Error>() {
+            if let Some(reason) = access::tls_reason(error) {
+                return reason;
+            }
             kind = Some(error.kind());
         }
         match innermost.source() {

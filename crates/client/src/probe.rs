@@ -36,7 +36,7 @@ async fn first_words(address: &Address) -> std::io::Result<Vec<u8>> {
 fn recognise(heard: &[u8]) -> Option<String> {
     match heard {
         [] => None,
-        [0x15 | 0x16, 0x03, ..] => Some("it wants TLS, which this client does not speak".to_owned()),
+        [0x15 | 0x16, 0x03, ..] => Some("it wants TLS; write https://host:port".to_owned()),
         [b'H', b'T', b'T', b'P', b'/', ..] => Some(format!("{NOT_GRPC}, by default {PORT_DEFAULT}")),
         [_, _, _, SETTINGS_FRAME, ..] => None,
         _ => {

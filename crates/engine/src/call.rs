@@ -39,6 +39,11 @@ pub struct Acquiring {
 }
 
 impl Acquiring {
+    /// Names it, for whoever hands its grant on and may have to give it back.
+    pub fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
     /// The next answer: at first granted, refused or queued; after queued, what came of the wait.
     pub async fn next(&mut self) -> Result<Reply, Failure> {
         let reply = self.received.recv().await.ok_or(Failure::Lost).and_then(|answered| answered.reply);

@@ -3,17 +3,24 @@
 //! Decode, call the service, encode: no rule of Tenure is decided here. Rules are in `tenure-core`, durability
 //! and time in `tenure-engine`, messages in `tenure-proto`.
 
+mod accept;
+mod auth;
 mod convert;
 mod error;
 mod grpc;
 mod http;
+mod ldlm;
 mod metrics;
 mod rest;
 mod server;
 mod service;
 mod storage;
+mod tls;
 mod version;
 mod watch;
 
+pub use auth::Password;
+pub use ldlm::LdlmConfig;
 pub use server::{Config, Server, StartError};
 pub use storage::{Disk, Storage};
+pub use tls::{Tls, TlsError, TlsFiles};

@@ -11,13 +11,14 @@ mod sse;
 use axum::Router;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{any, get};
 use serde::Serialize;
 use tenure_proto::v1;
 use tokio_util::sync::CancellationToken;
 use tower::util::MapResponseLayer;
 
 use crate::error::{Error, HttpError};
+use crate::ldlm::{self, Ldlm};
 use crate::service::Service;
 use crate::version;
 
@@ -27,6 +28,7 @@ pub(crate) const BASE: &str = "/api/v1";
 #[derive(Clone)]
 pub(crate) struct App {
     pub(crate) service: Service,
+    pub(crate) ldlm: Ldlm,
     /// The server has been asked to stop.
     pub(crate) stopping: CancellationToken,
 }
@@ -43,6 +45,9 @@ pub(crate) fn router(app: App) -> Router {
     );
     for route in table {
         router = router.route(&format!("{BASE}{}", route.path), route.handler);
+    }
+    for path in ["/session", "/session/", "/session/{*rest}", "/v1", "/v1/", "/v1/{*rest}"] {
+        router = router.route(path, any(ldlm::handle));
     }
     router
         .route("/", get(operator::index))

@@ -1,5 +1,6 @@
 //! Both listeners around one service: started together, stopped together.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,16 +10,19 @@ use tenure_engine::Engine;
 use tenure_proto::v1::tenure_server::TenureServer;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
+use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
 use tonic::server::NamedService;
-use tonic::transport::server::TcpIncoming;
 use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_health::server::HealthReporter;
 use tower::util::MapResponseLayer;
 
+use crate::auth::{Door, Face, Password};
 use crate::grpc::Grpc;
+use crate::ldlm::{self, Ldlm, LdlmConfig};
 use crate::service::Service;
-use crate::{http, metrics, rest, version};
+use crate::tls::Tls;
+use crate::{accept, http, metrics, rest, version};
 
 /// The largest message a client may send.
 const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -29,15 +33,20 @@ const BACKLOG: u32 = 4_096;
 /// How long a stop waits for clients to read their last answers.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
-/// Where to listen, and how to notice clients that are gone without a word.
+/// Where to listen, whom to let in, and how to notice clients that are gone without a word.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub grpc: SocketAddr,
     pub http: SocketAddr,
+    /// Without it whoever reaches the ports may do everything.
+    pub password: Option<Password>,
+    /// Without it everything is said in clear.
+    pub tls: Option<Tls>,
     /// After this long without a word a connection is asked whether it is still there.
     pub keepalive_interval: Duration,
     /// How long it has to say so.
     pub keepalive_timeout: Duration,
+    pub ldlm: LdlmConfig,
 }
 
 impl Default for Config {
@@ -45,8 +54,11 @@ impl Default for Config {
         Self {
             grpc: SocketAddr::from(([127, 0, 0, 1], 3144)),
             http: SocketAddr::from(([127, 0, 0, 1], 3180)),
+            password: None,
+            tls: None,
             keepalive_interval: Duration::from_secs(60),
             keepalive_timeout: Duration::from_secs(10),
+            ldlm: LdlmConfig::default(),
         }
     }
 }
@@ -97,8 +109,12 @@ impl Server {
 
         let mut tasks = JoinSet::new();
         let tenure = Grpc { service: service.clone(), closing: closing.clone() };
-        tasks.spawn(serve_grpc(grpc, tenure, health_service, config.clone(), stopping.clone()));
-        let app = rest::App { service, stopping: stopping.clone() };
+        let ldlm = Ldlm { engine: engine.clone(), config: config.ldlm.clone() };
+        tasks.spawn(serve_grpc(grpc, tenure, ldlm.clone(), health_service, config.clone(), stopping.clone()));
+        if let Some(tls) = config.tls.clone() {
+            tasks.spawn(tls.follow(stopping.clone()));
+        }
+        let app = rest::App { service, ldlm, stopping: stopping.clone() };
         tasks.spawn(metrics::keep_small(closing.clone()));
         tasks.spawn(http::serve(http, rest::router(app), config, stopping.clone()));
         Ok(Self { grpc_addr, http_addr, engine, health, stopping, closing, tasks })
@@ -148,20 +164,19 @@ async fn listen(addr: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
 async fn serve_grpc(
     listener: TcpListener,
     tenure: Grpc,
+    ldlm: Ldlm,
     health: HealthServer<impl Health>,
     config: Config,
     stopping: CancellationToken,
 ) {
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(tenure_proto::FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tenure_proto::LDLM_FILE_DESCRIPTOR_SET)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()
         .expect("the descriptors were made by the build");
-    // A connection that has died without a word shows in failed TCP probes even while HTTP/2 has nothing to say.
-    let incoming = TcpIncoming::from(listener)
-        .with_nodelay(Some(true))
-        .with_keepalive(Some(config.keepalive_interval))
-        .with_keepalive_interval(Some(config.keepalive_timeout));
+    let carried = |socket| ldlm::Carried::new(socket, &ldlm, &stopping);
+    let incoming = accept::incoming(listener, &config, Face::Grpc).map(|socket| Ok::<_, Infallible>(carried(socket)));
     let served = tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(config.keepalive_interval))
         .http2_keepalive_timeout(Some(config.keepalive_timeout))
@@ -169,7 +184,9 @@ async fn serve_grpc(
         .max_concurrent_streams(None)
         .http2_max_header_list_size(HEADER_BYTES_MAX)
         .layer(MapResponseLayer::new(version::sign))
+        .layer(Door::new(config.password, Face::Grpc))
         .add_service(TenureServer::new(tenure).max_decoding_message_size(MESSAGE_BYTES_MAX))
+        .add_service(ldlm::GrpcService::new(ldlm.clone(), MESSAGE_BYTES_MAX))
         .add_service(health)
         .add_service(reflection)
         .serve_with_incoming_shutdown(incoming, stopping.cancelled())

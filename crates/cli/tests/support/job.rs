@@ -94,7 +94,7 @@ impl Drop for Job {
 }
 
 /// Whoever runs the tests in the background ignores SIGINT or SIGHUP, and so would the command.
-fn with_usual_signals(command: &Command) -> Command {
+pub(crate) fn with_usual_signals(command: &Command) -> Command {
     let mut usual = Command::new("env");
     usual.arg("--default-signal").arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {

@@ -90,7 +90,7 @@ async fn nobody_is_there() {
     assert_unreachable(&address, "nothing listens there").await;
     assert_unreachable("no-such-host.invalid:3144", "lookup").await;
     assert_unreachable("not an address", "host:port").await;
-    assert_unreachable("https://127.0.0.1:3144", "TLS").await;
+    assert_unreachable("ftp://127.0.0.1:3144", "host:port").await;
 }
 
 #[tokio::test]

@@ -4,11 +4,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use tenure_client::v1::tenure_client::TenureClient;
-use tenure_client::{Client, Guard, v1};
+use tenure_client::{Api, Client, Guard, v1};
 use tenure_engine::{Durability, Retention};
 use tenure_server::{Config, Disk, Server, Storage};
-use tonic::transport::Channel;
 
 /// Longer than anything takes on a slow machine; only a failing test waits for it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -23,20 +21,24 @@ pub(crate) struct Host {
 impl Host {
     /// In memory.
     pub(crate) async fn start() -> Self {
-        Self::with(Storage::default()).await
+        Self::start_with(Config::any_ports()).await
+    }
+
+    pub(crate) async fn start_with(config: Config) -> Self {
+        Self::with(Storage::default(), config).await
     }
 
     /// With what is in the folder. A server that was killed a moment ago may still be letting go of it.
     pub(crate) async fn on(folder: &Path) -> Self {
         let retention = Retention::default();
         let disk = Disk { dir: folder.to_owned(), durability: Durability::Os, retention };
-        Self::with(Storage { disk: Some(disk), ..Storage::default() }).await
+        Self::with(Storage { disk: Some(disk), ..Storage::default() }, Config::any_ports()).await
     }
 
-    async fn with(storage: Storage) -> Self {
+    async fn with(storage: Storage, config: Config) -> Self {
         let engine = eventually(|| async { storage.start_engine().ok() }).await;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let server = runtime.spawn(Server::start(engine, Config::any_ports())).await.unwrap().unwrap();
+        let server = runtime.spawn(Server::start(engine, config)).await.unwrap().unwrap();
         let (address, http) = (server.grpc_addr(), server.http_addr());
         Self { runtime: Some(runtime), server: Some(server), address, http }
     }
@@ -46,7 +48,7 @@ impl Host {
     }
 
     /// An onlooker with a connection of its own.
-    pub(crate) async fn api(&self) -> TenureClient<Channel> {
+    pub(crate) async fn api(&self) -> Api {
         within(tenure_client::connect_api(&self.address.to_string())).await.unwrap()
     }
 
@@ -92,32 +94,32 @@ pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(mut look: impl 
     .await
 }
 
-pub(crate) async fn holds(api: &TenureClient<Channel>, pool: &str) -> Vec<v1::Hold> {
+pub(crate) async fn holds(api: &Api, pool: &str) -> Vec<v1::Hold> {
     let request = v1::ListHoldsRequest { pool: Some(pool.into()), ..Default::default() };
     within(api.clone().list_holds(request)).await.unwrap().into_inner().holds
 }
 
-pub(crate) async fn queue(api: &TenureClient<Channel>, pool: &str) -> Vec<v1::Waiter> {
+pub(crate) async fn queue(api: &Api, pool: &str) -> Vec<v1::Waiter> {
     let request = v1::ListQueueRequest { pool: pool.into(), ..Default::default() };
     within(api.clone().list_queue(request)).await.unwrap().into_inner().waiters
 }
 
-pub(crate) async fn sessions(api: &TenureClient<Channel>) -> Vec<v1::Session> {
+pub(crate) async fn sessions(api: &Api) -> Vec<v1::Session> {
     within(api.clone().list_sessions(v1::ListSessionsRequest::default())).await.unwrap().into_inner().sessions
 }
 
 /// Waits until so many wait for the pool.
-pub(crate) async fn until_queued(api: &TenureClient<Channel>, pool: &str, count: usize) {
+pub(crate) async fn until_queued(api: &Api, pool: &str, count: usize) {
     eventually(|| async { (queue(api, pool).await.len() == count).then_some(()) }).await;
 }
 
 /// Waits until nobody holds anything of the pool.
-pub(crate) async fn until_free(api: &TenureClient<Channel>, pool: &str) {
+pub(crate) async fn until_free(api: &Api, pool: &str) {
     eventually(|| async { holds(api, pool).await.is_empty().then_some(()) }).await;
 }
 
 /// Waits until this has happened so many times in the pool.
-pub(crate) async fn until_happened(api: &TenureClient<Channel>, pool: &str, kind: v1::EventKind, times: usize) {
+pub(crate) async fn until_happened(api: &Api, pool: &str, kind: v1::EventKind, times: usize) {
     eventually(|| async {
         let request = v1::HistoryRequest { pool: Some(pool.into()), limit: Some(1_000), ..Default::default() };
         let events = within(api.clone().history(request)).await.unwrap().into_inner().events;

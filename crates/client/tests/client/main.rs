@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../../../server/tests/wire/certificates.rs"]
+mod certificates;
 mod closing;
 mod connecting;
 mod fixture;
@@ -9,3 +11,4 @@ mod holding;
 mod losing;
 mod proxy;
 mod reconnecting;
+mod secure;

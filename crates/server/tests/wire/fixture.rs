@@ -33,11 +33,19 @@ impl Fixture {
         Self::with(MemoryStore::new(), Options::default()).await
     }
 
+    pub(crate) async fn start_with(config: Config) -> Self {
+        Self::build(MemoryStore::new(), Options::default(), config).await
+    }
+
     pub(crate) async fn with(store: MemoryStore, options: Options) -> Self {
+        Self::build(store, options, Config::any_ports()).await
+    }
+
+    async fn build(store: MemoryStore, options: Options, config: Config) -> Self {
         let clock = Arc::new(ManualClock::new(Timestamp::from_millis(START_MS)));
         let state = State::new(Limits::default().pool_idle);
         let engine = Arc::new(Embedded::start(state, store, clock.clone(), options));
-        let server = Server::start(engine.clone(), Config::any_ports()).await.unwrap();
+        let server = Server::start(engine.clone(), config).await.unwrap();
         Self { server, engine, clock }
     }
 

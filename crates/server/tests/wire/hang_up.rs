@@ -100,6 +100,8 @@ async fn wait_over_http(fixture: &Fixture) -> TcpStream {
 #[tokio::test]
 async fn a_watcher_that_hangs_up_costs_nothing_more() {
     let fixture = Fixture::start().await;
+    // Once it answers, all of its parts have begun.
+    fixture.get("/api/v1/pools").await;
     let watching = fixture.engine_users();
     let mut socket = TcpStream::connect(fixture.server.http_addr()).await.unwrap();
     socket.write_all(b"GET /api/v1/watch HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();

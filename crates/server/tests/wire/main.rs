@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bad_input;
+mod certificates;
 mod fixture;
 mod grpc;
 mod hang_up;
@@ -13,6 +14,7 @@ mod lost;
 mod openapi;
 mod operations;
 mod rest;
+mod secure;
 mod stream;
 mod talk;
 mod watch;
