@@ -1,5 +1,7 @@
-//! The project's own commands: `cargo xtask test`, `fix`, `bench`. Only the standard library, so that it
+//! The project's own commands: `cargo xtask test`, `tools`, `fix`, `bench`. Only the standard library, so that it
 //! builds in a second.
+
+mod tools;
 
 use std::env;
 use std::path::Path;
@@ -10,6 +12,7 @@ Usage: cargo xtask <COMMAND>
 
 Commands:
   test           Check formatting, lints and documentation, then run every test (what CI runs)
+  tools          Put what the tests need besides Rust into target/tools; `test` begins with it
   fix            Format, and apply what clippy can fix
   bench [NAME…]  Measure the server beside its peers; `cargo xtask bench --help` has the options
   bench rules    Measure the rules alone: a release-and-grant with many waiting, the memory of a million holds
@@ -19,6 +22,7 @@ fn main() -> ExitCode {
     let mut arguments = env::args().skip(1);
     let done = match arguments.next().as_deref() {
         Some("test") => test(),
+        Some("tools") => tools::make().map(drop),
         Some("fix") => fix(),
         Some("bench") => bench(&arguments.collect::<Vec<_>>()),
         Some("--help" | "-h" | "help") => {
@@ -43,12 +47,17 @@ fn main() -> ExitCode {
 }
 
 fn test() -> Result<(), String> {
-    need("curl", "curl")?;
-    need("prlimit", "util-linux")?;
+    let missing = tools::make()?;
     cargo(&["fmt", "--all", "--check"])?;
     cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
     cargo(&["test", "--workspace", "--locked", "--doc"])?;
-    cargo(&["test", "--workspace", "--locked", "--lib", "--bins", "--tests", "--exclude", "xtask"])
+    let mut run = vec!["test", "--workspace", "--locked", "--lib", "--bins", "--tests", "--exclude", "xtask", "--"];
+    // Those that need tools are ignored by `cargo test`, which does not make them.
+    run.push("--include-ignored");
+    if missing.go {
+        run.extend(["--skip", "go_client::"]);
+    }
+    cargo(&run)
 }
 
 fn fix() -> Result<(), String> {
@@ -66,28 +75,19 @@ fn bench(arguments: &[String]) -> Result<(), String> {
     cargo(&run)
 }
 
-/// A program that tests run. Where it is missing it is installed from Debian's packages, if that can be done.
-fn need(program: &str, package: &str) -> Result<(), String> {
-    if Command::new(program).arg("--version").output().is_ok() {
-        return Ok(());
-    }
-    eprintln!("xtask: {program} is missing: apt-get install --yes {package}");
-    match Command::new("apt-get").args(["install", "--yes", package]).status() {
-        Ok(status) if status.success() => Ok(()),
-        _ => Err(format!("tests need {program}; install the package {package}")),
-    }
-}
-
 /// Runs cargo in the workspace's root and shows what is being done.
 fn cargo(arguments: &[&str]) -> Result<(), String> {
     let shown = format!("cargo {}", arguments.join(" "));
     eprintln!("xtask: {shown}");
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo).args(arguments).current_dir(root).status();
+    let status = Command::new(cargo).args(arguments).current_dir(root()).status();
     match status {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("{shown} ({status})")),
         Err(error) => Err(format!("{shown} ({error})")),
     }
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
 }

@@ -1,9 +1,10 @@
-//! What `ldlm-lock` does, for those who have the habit. Keys are secrets here, so a lock is told from another of the same
-//! name by its token.
+//! What `ldlm-lock` does, for those who have the habit. Keys are secrets here, so a list tells a lock from another of the
+//! same name by its token.
 
 use std::collections::BTreeMap;
 
 use tenure_client::v1;
+use tenure_core::{Key, PoolName};
 
 use crate::arguments::{Output, Server};
 use crate::connection::Connection;
@@ -34,7 +35,8 @@ pub(crate) struct ListArgs {
 /// Unlock a lock, whoever has it
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Whoever has it is not asked. With its own key a lock is unlocked by `tenure release`.
+Whoever has it is not asked. A key that is an argument can be seen by others on this machine;
+`tenure release` takes it from the environment or a file.
 
 Examples:
   tenure ldlm unlock db
@@ -42,7 +44,7 @@ Examples:
 pub(crate) struct UnlockArgs {
     /// The lock's name
     name: String,
-    /// Which of several, as `list` has it [default: the last one]
+    /// Which of several: as `list` has it, or the lock's own key [default: the last one listed]
     key: Option<String>,
     #[command(flatten)]
     output: Output,
@@ -86,40 +88,76 @@ async fn list(args: ListArgs) -> Result<(), Exit> {
 }
 
 async fn unlock(args: UnlockArgs) -> Result<(), Exit> {
-    let token = args.key.as_deref().map(token).transpose()?;
     let mut connection = Connection::open(&args.server).await?;
     let namespace = &args.server.namespace;
-    let holds = match look::some_holds(&mut connection, namespace, Some(&args.name), None, usize::MAX).await {
-        Err(Exit::Client(error)) if error.code() == "unknown_pool" => Vec::new(),
-        holds => holds?,
-    };
-    let Some(last) = holds.last() else {
-        return Err(refused("not_held", "a lock by that name does not exist"));
-    };
-    let hold = match token {
-        None => last,
-        Some(token) => holds
-            .iter()
-            .find(|hold| hold.token == token)
-            .ok_or_else(|| refused("not_held", "nobody has that lock with that key"))?,
-    };
-    let request = v1::ForceReleaseRequest {
-        namespace: namespace.clone(),
-        pool: args.name.clone(),
-        holder: hold.holder.clone(),
-        token: hold.token,
-        reason: "unlocked by `tenure ldlm unlock`".to_owned(),
-    };
-    let released = connection.calls.force_release(request).await;
-    let released = released.map_err(|status| connection.failed(status))?.into_inner();
-    output::done(&args.output, "Unlocked: true", &released)
+    let which = args.key.as_deref().map(Which::parse);
+    let mut known = false;
+    for pool in pools(&args.name) {
+        let holds = match look::some_holds(&mut connection, namespace, Some(&pool), None, usize::MAX).await {
+            Err(Exit::Client(error)) if error.code() == "unknown_pool" => continue,
+            holds => holds?,
+        };
+        known = true;
+        let hold = match which {
+            None => holds.last(),
+            Some(Which::Token(token)) => holds.iter().find(|hold| hold.token == token),
+            Some(Which::Nobodys) => None,
+            Some(Which::Own(key)) => {
+                let (namespace, key) = (namespace.clone(), key.to_string());
+                match connection.calls.release(v1::ReleaseRequest { namespace, key, pool: Some(pool) }).await {
+                    Ok(released) => return output::done(&args.output, "Unlocked: true", &released.into_inner()),
+                    Err(status) => match connection.error(status) {
+                        error if error.code() == "not_held" => continue,
+                        error => return Err(Exit::Client(error)),
+                    },
+                }
+            }
+        };
+        if let Some(hold) = hold {
+            let request = v1::ForceReleaseRequest {
+                namespace: namespace.clone(),
+                pool,
+                holder: hold.holder.clone(),
+                token: hold.token,
+                reason: "unlocked by `tenure ldlm unlock`".to_owned(),
+            };
+            let released = connection.calls.force_release(request).await;
+            let released = released.map_err(|status| connection.failed(status))?.into_inner();
+            return output::done(&args.output, "Unlocked: true", &released);
+        }
+    }
+    let message = if known && which.is_some() { "invalid lock key" } else { "a lock by that name does not exist" };
+    Err(refused("not_held", message))
 }
 
-fn token(key: &str) -> Result<u64, Exit> {
-    key.parse().map_err(|_| {
-        let hint = "with a lock's own key, which is a secret: TENURE_KEY=… tenure release NAME";
-        Exit::usage("the key must be a number, as `tenure ldlm list` has it", hint)
-    })
+/// The pools that may be meant: the one that is listed so, and the one that LDLM's clients have by that name.
+fn pools(name: &str) -> Vec<String> {
+    let listed = PoolName::parse(name).ok();
+    let mut pools = Vec::from_iter(listed);
+    if !name.is_empty() {
+        pools.push(tenure_server::pool_of_lock(name));
+        pools.dedup();
+    }
+    pools.iter().map(PoolName::to_string).collect()
+}
+
+/// One of several locks of the same name.
+#[derive(Clone, Copy)]
+enum Which {
+    Token(u64),
+    Own(Key),
+    /// No lock can have it.
+    Nobodys,
+}
+
+impl Which {
+    fn parse(key: &str) -> Self {
+        match (key.parse(), Key::parse(key)) {
+            (Ok(token), _) => Self::Token(token),
+            (_, Ok(key)) => Self::Own(key),
+            _ => Self::Nobodys,
+        }
+    }
 }
 
 fn refused(code: &str, message: &str) -> Exit {

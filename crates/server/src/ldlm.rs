@@ -9,10 +9,13 @@ mod grpc;
 mod handover;
 mod json;
 mod name;
+mod onlooker;
+mod pings;
 mod rest;
 
 pub(crate) use connection::{Carried, Connection};
 pub(crate) use grpc::GrpcService;
+pub use name::pool_of_lock;
 pub(crate) use rest::handle;
 
 use std::sync::Arc;
@@ -181,7 +184,7 @@ impl Ldlm {
         let refusal = match Key::parse(&key) {
             _ if name.is_empty() => None,
             Ok(key) => {
-                let release = Release { namespace: Namespace::default(), key, pool: Some(name::pool(&name)) };
+                let release = Release { namespace: Namespace::default(), key, pool: Some(pool_of_lock(&name)) };
                 match self.engine.call(Command::Release(release)).await? {
                     Reply::Released { .. } => return Ok(UnlockResponse { unlocked: true, name, error: None }),
                     Reply::Refused(refusal) => Some(*refusal),
@@ -206,7 +209,7 @@ impl Ldlm {
         };
         let locked = match Key::parse(&key) {
             Ok(key) if !name.is_empty() => {
-                let (namespace, pool) = (Namespace::default(), Some(name::pool(&name)));
+                let (namespace, pool) = (Namespace::default(), Some(pool_of_lock(&name)));
                 let renew = Renew { namespace, key, pool, ttl: Some(ttl) };
                 matches!(self.engine.call(Command::Renew(renew)).await?, Reply::Renewed { .. })
             }
@@ -218,7 +221,7 @@ impl Ldlm {
 
     /// Whether the name is in use, or was so lately that its size is remembered.
     async fn exists(&self, name: &str) -> Result<bool, Failure> {
-        let (namespace, pool) = (Namespace::default(), Some(name::pool(name)));
+        let (namespace, pool) = (Namespace::default(), Some(pool_of_lock(name)));
         Ok(self.engine.query(Query::Holds { namespace, pool, holder: None, after: None, limit: 1 }).await?.is_ok())
     }
 }
@@ -270,7 +273,7 @@ fn not_locked(refusal: &Refusal) -> NotLocked {
 }
 
 fn path(name: &str) -> PoolPath {
-    PoolPath::new(Namespace::default(), name::pool(name))
+    PoolPath::new(Namespace::default(), pool_of_lock(name))
 }
 
 /// Who holds the locks of one client, as others see it: LDLM's clients say nothing about themselves.

@@ -20,7 +20,7 @@ mod version;
 mod watch;
 
 pub use auth::Password;
-pub use ldlm::LdlmConfig;
+pub use ldlm::{LdlmConfig, pool_of_lock};
 pub use server::{Config, Server, StartError};
 pub use storage::{Disk, Storage};
 pub use tls::{Tls, TlsError, TlsFiles};

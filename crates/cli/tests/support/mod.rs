@@ -6,6 +6,7 @@ pub(crate) mod door;
 pub(crate) mod job;
 pub(crate) mod scene;
 pub(crate) mod tool;
+pub(crate) mod tools;
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;

@@ -20,7 +20,9 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
-use super::handover::{Crossing, Handover, Onlooker};
+use super::handover::{Crossing, Handover};
+use super::onlooker::Onlooker;
+use super::pings::Farewell;
 use super::{Granted, Ldlm, NotLocked, Trouble};
 
 /// Before a session is asked to end again, if the engine had no room for it.
@@ -82,7 +84,15 @@ impl Connection {
         if self.0.gone.is_cancelled() {
             return Err(Trouble::SessionOver.into());
         }
-        let mut stage = self.sessions().entry(grace).or_insert_with(|| self.open(grace)).clone();
+        let mut stage = {
+            let mut sessions = self.sessions();
+            let stage = sessions.entry(grace).or_insert_with(|| self.open(grace));
+            // For all calls but the first.
+            if let Stage::Open(key) = *stage.borrow() {
+                return Ok(key);
+            }
+            stage.clone()
+        };
         let settled = stage.wait_for(|stage| !matches!(stage, Stage::Opening)).await.map(|stage| stage.clone());
         match settled {
             Ok(Stage::Open(key)) => Ok(key),
@@ -134,8 +144,8 @@ impl Connection {
     }
 
     /// What was granted to a caller of this connection, on its way there.
-    pub(super) fn hand_over(&self, granted: Granted, answer: &LockResponse) -> Handover {
-        self.0.crossing.hand_over(granted, answer)
+    pub(super) fn hand_over(&self, granted: Granted, answer: &LockResponse, care: bool) -> Handover {
+        self.0.crossing.hand_over(granted, answer, care)
     }
 
     fn sessions(&self) -> MutexGuard<'_, BTreeMap<Ttl, watch::Receiver<Stage>>> {
@@ -148,6 +158,7 @@ pub(crate) struct Carried<I> {
     io: I,
     connection: Connection,
     onlooker: Onlooker,
+    farewell: Option<Farewell>,
 }
 
 impl<I: Connected<ConnectInfo = TcpConnectInfo>> Carried<I> {
@@ -155,13 +166,14 @@ impl<I: Connected<ConnectInfo = TcpConnectInfo>> Carried<I> {
         let peer = io.connect_info().remote_addr();
         let connection = Connection::new(ldlm.engine.clone(), stopping.clone(), peer);
         let onlooker = Onlooker::new(connection.0.crossing.clone());
-        Self { io, connection, onlooker }
+        Self { io, connection, onlooker, farewell: None }
     }
 }
 
 impl<I> Drop for Carried<I> {
     fn drop(&mut self) {
         self.connection.0.gone.cancel();
+        self.connection.0.crossing.end();
     }
 }
 
@@ -175,6 +187,10 @@ impl<I> Connected for Carried<I> {
 
 impl<I: AsyncRead + Unpin> AsyncRead for Carried<I> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.onlooker.has_heard_enough() {
+            // As if the client had hung up.
+            return Poll::Ready(Ok(()));
+        }
         let before = into.filled().len();
         let polled = Pin::new(&mut self.io).poll_read(cx, into);
         self.onlooker.read(&into.filled()[before..]);
@@ -182,7 +198,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for Carried<I> {
     }
 }
 
-impl<I: AsyncWrite + Unpin> AsyncWrite for Carried<I> {
+impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Carried<I> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.io).poll_write(cx, from);
         if let Poll::Ready(Ok(written)) = polled {
@@ -192,11 +208,20 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Carried<I> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.connection.0.crossing.flushed();
         Pin::new(&mut self.io).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
+        let Self { io, connection, onlooker, farewell } = &mut *self;
+        if farewell.is_none() && onlooker.has_heard_enough() && onlooker.may_interrupt() {
+            tracing::debug!(peer = ?connection.0.peer, "a client pings too often");
+            *farewell = Some(Farewell::new());
+        }
+        match farewell {
+            Some(farewell) => farewell.poll(Pin::new(io), cx),
+            None => Pin::new(io).poll_shutdown(cx),
+        }
     }
 
     fn poll_write_vectored(

@@ -1,69 +1,94 @@
 //! The frames of HTTP/2 in a stream of bytes, as far as somebody has to know who only looks on: where each begins, and
 //! what some of them hold.
 
-/// The frames that are looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum Kind {
-    Data = 0,
-    Reset = 3,
-}
+pub(super) const DATA: u8 = 0;
+pub(super) const HEADERS: u8 = 1;
+pub(super) const RESET: u8 = 3;
+pub(super) const PING: u8 = 6;
+/// The flag of a ping that answers another.
+pub(super) const ACK: u8 = 1;
 
 /// What a client sends first.
 pub(super) const PREFACE_BYTES: usize = 24;
 const HEAD_BYTES: usize = 9;
 
+/// How a frame begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Head {
+    pub(super) kind: u8,
+    pub(super) flags: u8,
+    pub(super) stream: u32,
+    /// Of its payload.
+    pub(super) bytes: usize,
+}
+
+/// Somebody who looks on.
+pub(super) trait Look {
+    /// A frame begins. Whether its payload is to be seen too.
+    fn begins(&mut self, frame: Head) -> bool;
+    /// The whole payload of such a frame has passed.
+    fn passed(&mut self, frame: Head, payload: &[u8]);
+}
+
 /// Follows one direction of a connection.
 #[derive(Debug)]
 pub(super) struct Frames {
-    kind: Kind,
-    /// Larger frames are passed over.
-    payload_bytes_max: usize,
     head: Vec<u8>,
     /// Bytes of the current frame that are still to come, and what there is of it if it is one to look at.
     left: usize,
-    payload: Option<(u32, Vec<u8>)>,
+    seen: Option<(Head, Vec<u8>)>,
 }
 
 impl Frames {
-    /// Looks at frames of a kind, after so many bytes of something else.
-    pub(super) fn new(kind: Kind, preface_bytes: usize, payload_bytes_max: usize) -> Self {
-        Self { kind, payload_bytes_max, head: Vec::with_capacity(HEAD_BYTES), left: preface_bytes, payload: None }
+    /// Those that come after so many bytes of something else.
+    pub(super) fn after(preface_bytes: usize) -> Self {
+        Self { head: Vec::with_capacity(HEAD_BYTES), left: preface_bytes, seen: None }
     }
 
-    /// Goes on with `bytes`, and tells of each frame that ends in them: its stream and its payload.
-    pub(super) fn follow(&mut self, mut bytes: &[u8], mut found: impl FnMut(u32, &[u8])) {
+    /// Whether the bytes so far end where a frame does.
+    pub(super) fn are_whole(&self) -> bool {
+        self.left == 0 && self.head.is_empty()
+    }
+
+    pub(super) fn follow(&mut self, mut bytes: &[u8], look: &mut impl Look) {
         while !bytes.is_empty() {
-            if self.left > 0 {
-                let (some, rest) = bytes.split_at(self.left.min(bytes.len()));
-                self.left -= some.len();
-                bytes = rest;
-                if let Some((_, payload)) = &mut self.payload {
-                    payload.extend_from_slice(some);
-                }
-            } else {
+            if self.left == 0 {
                 let (some, rest) = bytes.split_at((HEAD_BYTES - self.head.len()).min(bytes.len()));
                 self.head.extend_from_slice(some);
                 bytes = rest;
-                if let Ok(head) = <[u8; HEAD_BYTES]>::try_from(&*self.head) {
-                    self.head.clear();
-                    self.begin(head);
-                }
+                let Ok(head) = <[u8; HEAD_BYTES]>::try_from(&*self.head) else { return };
+                self.head.clear();
+                let head = Head::read(head);
+                self.left = head.bytes;
+                self.seen = look.begins(head).then(|| (head, Vec::new()));
             }
-            if self.left == 0
-                && let Some((stream, payload)) = self.payload.take()
-            {
-                found(stream, &payload);
+            let (some, rest) = bytes.split_at(self.left.min(bytes.len()));
+            self.left -= some.len();
+            bytes = rest;
+            match &mut self.seen {
+                Some((head, before)) if self.left == 0 => {
+                    // Most frames come in one piece, and are not copied.
+                    let payload = if before.is_empty() {
+                        some
+                    } else {
+                        before.extend_from_slice(some);
+                        before
+                    };
+                    look.passed(*head, payload);
+                    self.seen = None;
+                }
+                Some((_, before)) => before.extend_from_slice(some),
+                None => {}
             }
         }
     }
+}
 
-    fn begin(&mut self, head: [u8; HEAD_BYTES]) {
-        let [l0, l1, l2, kind, _flags, s0, s1, s2, s3] = head;
-        self.left = u32::from_be_bytes([0, l0, l1, l2]) as usize;
-        if kind == self.kind as u8 && self.left <= self.payload_bytes_max {
-            self.payload = Some((u32::from_be_bytes([s0 & 0x7f, s1, s2, s3]), Vec::with_capacity(self.left)));
-        }
+impl Head {
+    fn read(head: [u8; HEAD_BYTES]) -> Self {
+        let [l0, l1, l2, kind, flags, s0, s1, s2, s3] = head;
+        let bytes = u32::from_be_bytes([0, l0, l1, l2]) as usize;
+        Self { kind, flags, stream: u32::from_be_bytes([s0 & 0x7f, s1, s2, s3]), bytes }
     }
 }
 
@@ -77,6 +102,24 @@ mod tests {
         frame.extend(stream.to_be_bytes());
         frame.extend(payload);
         frame
+    }
+
+    /// Looks at resets of up to four bytes.
+    #[derive(Default)]
+    struct Resets {
+        begun: usize,
+        passed: Vec<(u32, Vec<u8>)>,
+    }
+
+    impl Look for Resets {
+        fn begins(&mut self, frame: Head) -> bool {
+            self.begun += 1;
+            frame.kind == RESET && frame.bytes <= 4
+        }
+
+        fn passed(&mut self, frame: Head, payload: &[u8]) {
+            self.passed.push((frame.stream, payload.to_vec()));
+        }
     }
 
     #[test]
@@ -93,12 +136,15 @@ mod tests {
         ]
         .concat();
         for size in [1, 2, 5, 9, 10, 33, bytes.len()] {
-            let mut frames = Frames::new(Kind::Reset, PREFACE_BYTES, 4);
-            let mut found = Vec::new();
+            let (mut frames, mut resets) = (Frames::after(PREFACE_BYTES), Resets::default());
             for some in bytes.chunks(size) {
-                frames.follow(some, |stream, payload| found.push((stream, payload.to_vec())));
+                frames.follow(some, &mut resets);
             }
-            assert_eq!(found, [(1, vec![0, 0, 0, 8]), (5, vec![0, 0, 0, 7]), (9, vec![])], "{size} bytes at a time");
+            let expected = [(1, vec![0, 0, 0, 8]), (5, vec![0, 0, 0, 7]), (9, vec![])];
+            assert_eq!((resets.begun, &*resets.passed), (7, &expected[..]), "{size} bytes at a time");
+            assert!(frames.are_whole());
+            frames.follow(&[0], &mut resets);
+            assert!(!frames.are_whole());
         }
     }
 }

@@ -32,13 +32,14 @@ impl Service for Grpc {
         let listens = deadline(request.metadata().as_ref());
         let LockRequest { name, wait_timeout_seconds, lock_timeout_seconds, size } = request.into_inner();
         let wait = Patience::Wait { seconds: wait_timeout_seconds.unwrap_or(0), listens };
-        self.acquire(&connection, name, wait, lock_timeout_seconds, size).await
+        self.acquire(&connection, ask(name, wait, lock_timeout_seconds, size), listens.is_some()).await
     }
 
     async fn try_lock(&self, request: Request<TryLockRequest>) -> Answered<LockResponse> {
         let connection = connection(&request);
+        let listens = deadline(request.metadata().as_ref());
         let TryLockRequest { name, lock_timeout_seconds, size } = request.into_inner();
-        self.acquire(&connection, name, Patience::Try, lock_timeout_seconds, size).await
+        self.acquire(&connection, ask(name, Patience::Try, lock_timeout_seconds, size), listens.is_some()).await
     }
 
     async fn unlock(&self, request: Request<UnlockRequest>) -> Answered<UnlockResponse> {
@@ -55,23 +56,19 @@ impl Service for Grpc {
 }
 
 impl Grpc {
-    async fn acquire(
-        &self,
-        connection: &Connection,
-        name: String,
-        wait: Patience,
-        lock_timeout_seconds: Option<i32>,
-        size: Option<i32>,
-    ) -> Answered<LockResponse> {
-        let ask = Ask { name, wait, lock_timeout_seconds: lock_timeout_seconds.unwrap_or(0), size: size.unwrap_or(1) };
+    async fn acquire(&self, connection: &Connection, ask: Ask, has_deadline: bool) -> Answered<LockResponse> {
         let (answer, granted) = self.0.lock(ask, &Caller::Connection(connection)).await?;
-        let handover = granted.map(|granted| connection.hand_over(granted, &answer));
+        let handover = granted.map(|granted| connection.hand_over(granted, &answer, has_deadline));
         let mut response = Response::new(answer);
         if let Some(handover) = handover {
             response.extensions_mut().insert(handover);
         }
         Ok(response)
     }
+}
+
+fn ask(name: String, wait: Patience, lock_timeout_seconds: Option<i32>, size: Option<i32>) -> Ask {
+    Ask { name, wait, lock_timeout_seconds: lock_timeout_seconds.unwrap_or(0), size: size.unwrap_or(1) }
 }
 
 fn connection<T>(request: &Request<T>) -> Connection {

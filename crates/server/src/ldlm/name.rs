@@ -9,8 +9,9 @@ const STANDS_FOR: &str = "ldlm:sha256:";
 /// How much of a name is still told, for people.
 const TOLD_CHARS_MAX: usize = 32;
 
-/// The pool of a lock: of the same name if it can be, else of one made from its digest. The name is not empty.
-pub(super) fn pool(name: &str) -> PoolName {
+/// The pool of a lock of LDLM's clients: of the same name if it can be, else of one made from its digest. The name is not
+/// empty.
+pub fn pool_of_lock(name: &str) -> PoolName {
     if !name.starts_with(STANDS_FOR)
         && let Ok(same) = PoolName::parse(name)
     {
@@ -32,7 +33,7 @@ mod tests {
     #[test]
     fn an_ordinary_name_is_the_pools() {
         for name in ["db", "a/b c", "größe 🔒", &"x".repeat(512)] {
-            assert_eq!(pool(name).as_str(), name);
+            assert_eq!(pool_of_lock(name).as_str(), name);
         }
     }
 
@@ -41,7 +42,7 @@ mod tests {
         let long = "x".repeat(100_000);
         let longer = "x".repeat(100_001);
         let odd = ["a\nb", "a\\nb\0", "\u{85}", &long, &longer, &"\u{7f}".repeat(600), &"\u{10ffff}".repeat(600)];
-        let pools: Vec<_> = odd.iter().map(|name| pool(name)).collect();
+        let pools: Vec<_> = odd.iter().map(|name| pool_of_lock(name)).collect();
         for (at, name) in pools.iter().enumerate() {
             assert!(name.as_str().starts_with(STANDS_FOR));
             assert!(!pools[..at].contains(name));
@@ -51,7 +52,7 @@ mod tests {
 
     #[test]
     fn a_name_that_looks_made_is_not_taken_for_the_one_it_was_made_for() {
-        let made = pool("a\nb");
-        assert_ne!(pool(made.as_str()), made);
+        let made = pool_of_lock("a\nb");
+        assert_ne!(pool_of_lock(made.as_str()), made);
     }
 }

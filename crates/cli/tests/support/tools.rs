@@ -1,0 +1,30 @@
+//! What `cargo xtask tools` has put into `target/tools`: the libraries of LDLM's clients, as they are published.
+
+use std::path::{Path, PathBuf};
+
+/// A Python that has py-ldlm.
+pub(crate) fn python() -> PathBuf {
+    made("python/bin/python")
+}
+
+/// Where an older py-ldlm lies, for `PYTHONPATH`.
+pub(crate) fn older_python() -> PathBuf {
+    made("python/older")
+}
+
+/// Where Node finds the libraries for gRPC, for `NODE_PATH`.
+pub(crate) fn node() -> PathBuf {
+    made("node/node_modules")
+}
+
+/// A program that was built from Go.
+pub(crate) fn go(program: &str) -> PathBuf {
+    made(&format!("go/{program}"))
+}
+
+fn made(path: &str) -> PathBuf {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("it lies in the workspace");
+    let path = workspace.join("target/tools").join(path);
+    assert!(path.exists(), "{} is missing: `cargo xtask tools` makes it", path.display());
+    path
+}

@@ -1,0 +1,145 @@
+//! What the tests need besides Rust: programs of the system, and the libraries of LDLM's clients, in `target/tools`.
+//! Nothing is done for what is there already, so that it can be the first step of every run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::root;
+
+const NODE: &str = "crates/cli/tests/ldlm_clients/node";
+const GO: &str = "crates/cli/tests/ldlm_clients/go";
+
+/// Those that can be missing on a machine where all else is tested.
+pub(crate) struct Missing {
+    pub(crate) go: bool,
+}
+
+/// Makes whatever is not there yet, and says what had to be left out.
+pub(crate) fn make() -> Result<Missing, String> {
+    need("curl", &["curl"])?;
+    need("prlimit", &["util-linux"])?;
+    need("python3", &["python3", "python3-venv"])?;
+    need("node", &["nodejs"])?;
+    need("npm", &["npm"])?;
+    python()?;
+    node()?;
+    Ok(Missing { go: !go()? })
+}
+
+/// An environment with py-ldlm, which users of the examples install from the same file, and beside it an older one.
+fn python() -> Result<(), String> {
+    let [requirements, older] = ["examples/requirements.txt", "crates/cli/tests/ldlm_clients/py/older.txt"];
+    let folder = Folder::new("python", &[requirements, older], &version("python3", "--version")?)?;
+    folder.make_once(|path| {
+        if !succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"])) {
+            // Debian's Python comes without them.
+            install("python3's venv", &["python3-venv"])?;
+        }
+        run(Command::new("python3").args(["-m", "venv"]).arg(path))?;
+        let install = |file: &str, options: &[&str]| {
+            let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"];
+            let mut command = Command::new(path.join("bin/python"));
+            run(command.args(pip).arg(root().join(file)).args(options).current_dir(path))
+        };
+        install(requirements, &[])?;
+        install(older, &["--no-deps", "--target", "older"])
+    })
+}
+
+/// The libraries for gRPC; `npm` wants them beside the file that names them.
+fn node() -> Result<(), String> {
+    let inputs = [format!("{NODE}/package.json"), format!("{NODE}/package-lock.json")];
+    let folder = Folder::new("node", &inputs, &version("node", "--version")?)?;
+    folder.make_once(|path| {
+        for input in inputs.iter().map(|input| root().join(input)) {
+            let name = input.file_name().expect("it is a file");
+            fs::copy(&input, path.join(name)).map_err(|error| format!("{}: {error}", input.display()))?;
+        }
+        let npm = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
+        run(Command::new("npm").args(npm).current_dir(path))
+    })
+}
+
+/// A program over Go's gRPC, or false where there is no Go, which nobody needs for anything else.
+fn go() -> Result<bool, String> {
+    // Where Go's own archive is unpacked, as its instructions say.
+    let Some(go) = ["go", "/usr/local/go/bin/go"].into_iter().find(|go| succeeds(Command::new(go).arg("version")))
+    else {
+        eprintln!("xtask: go is not installed: the tests of LDLM's interface with a client in Go are skipped");
+        return Ok(false);
+    };
+    let inputs = ["go.mod", "go.sum", "main.go"].map(|file| format!("{GO}/{file}"));
+    let folder = Folder::new("go", &inputs, &version(go, "version")?)?;
+    folder.make_once(|path| {
+        let build = ["build", "-mod=readonly", "-trimpath", "-o"];
+        run(Command::new(go).args(build).arg(path.join("ldlm-client")).arg(".").current_dir(root().join(GO)))
+    })?;
+    Ok(true)
+}
+
+/// A folder of `target/tools`, with a stamp that says what it was made from.
+struct Folder {
+    path: PathBuf,
+    stamp: PathBuf,
+    made_from: String,
+}
+
+impl Folder {
+    fn new(name: &str, inputs: &[impl AsRef<Path>], version: &str) -> Result<Self, String> {
+        let mut made_from = version.to_owned();
+        for input in inputs {
+            let path = root().join(input);
+            made_from += &fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        let tools = root().join("target/tools");
+        Ok(Self { path: tools.join(name), stamp: tools.join(format!("{name}.stamp")), made_from })
+    }
+
+    fn make_once(&self, make: impl FnOnce(&Path) -> Result<(), String>) -> Result<(), String> {
+        if fs::read_to_string(&self.stamp).is_ok_and(|stamp| stamp == self.made_from) && self.path.exists() {
+            return Ok(());
+        }
+        let problem = |error| format!("{}: {error}", self.path.display());
+        // What was begun and not finished is not to be taken for the whole.
+        if self.path.exists() {
+            fs::remove_dir_all(&self.path).map_err(problem)?;
+        }
+        fs::create_dir_all(&self.path).map_err(problem)?;
+        make(&self.path)?;
+        fs::write(&self.stamp, &self.made_from).map_err(problem)
+    }
+}
+
+/// A program that tests run. Where it is missing it is installed from Debian's packages, if that can be done.
+fn need(program: &str, packages: &[&str]) -> Result<(), String> {
+    if Command::new(program).arg("--version").output().is_ok() { Ok(()) } else { install(program, packages) }
+}
+
+fn install(what: &str, packages: &[&str]) -> Result<(), String> {
+    eprintln!("xtask: {what} is missing: apt-get install --yes {}", packages.join(" "));
+    let install = || succeeds(Command::new("apt-get").args(["install", "--yes"]).args(packages));
+    // A fresh machine has no list of packages, or an old one.
+    if install() || (succeeds(Command::new("apt-get").arg("update")) && install()) {
+        return Ok(());
+    }
+    Err(format!("tests need {what}; install {}", packages.join(" and ")))
+}
+
+fn version(program: &str, option: &str) -> Result<String, String> {
+    let output = Command::new(program).arg(option).output().map_err(|error| format!("{program}: {error}"))?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn succeeds(command: &mut Command) -> bool {
+    command.output().is_ok_and(|output| output.status.success())
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    eprintln!("xtask: {command:?}");
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{command:?} ({status})")),
+        Err(error) => Err(format!("{command:?} ({error})")),
+    }
+}
