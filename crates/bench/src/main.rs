@@ -2,19 +2,21 @@
 //! repeated and interleaved, because only ratios from one run mean anything on a shared machine.
 
 mod disk;
+mod ldlm;
 mod load;
 mod peer;
 mod redis;
 mod tenure;
 
-use std::path::Path;
+use std::error::Error;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Parser;
 
 use crate::load::Shape;
 
-/// Measure durable acquire+release pairs and hand-overs, beside the disk and beside Redis
+/// Measure durable acquire+release pairs and hand-overs, beside the disk, Redis and LDLM
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench")]
 struct Arguments {
@@ -24,6 +26,9 @@ struct Arguments {
     /// How long each run lasts, in seconds
     #[arg(long, default_value_t = 4.0)]
     seconds: f64,
+    /// An LDLM server to measure, instead of one that is built with Go
+    #[arg(long, value_name = "PROGRAM")]
+    ldlm: Option<PathBuf>,
     /// Only workloads whose name contains one of these
     names: Vec<String>,
 }
@@ -35,12 +40,23 @@ struct Workload {
     run: Run,
     /// In units a second, one per round.
     figures: Vec<f64>,
+    /// Why there are none.
+    missing: Option<String>,
 }
 
 enum Run {
     Tenure(tenure::Work),
+    /// By LDLM's interface, on a server that has it.
+    Ldlm(Peer, ldlm::Work),
     Redis(Shape),
     Disk,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Peer {
+    Tenure,
+    InMemory,
+    StateFile,
 }
 
 const OWN_NAMES_UNARY: &str = "own names, unary, 32 connections";
@@ -50,15 +66,24 @@ const HOT_NAME: &str = "one hot name, stream, 32 clients";
 const DISK: &str = "disk: append and sync";
 const REDIS_STREAM: &str = "Redis, own names, 4 connections x 64 tasks";
 const REDIS_32: &str = "Redis, own names, 32 connections";
+const BY_LDLM_32: &str = "LDLM's interface, own names, 32 connections";
+const BY_LDLM_DEEP: &str = "LDLM's interface, own names, 4 connections x 64 tasks";
+const BY_LDLM_HOT: &str = "LDLM's interface, one hot name, 32 connections";
+const IN_MEMORY_32: &str = "LDLM in memory, own names, 32 connections";
+const IN_MEMORY_DEEP: &str = "LDLM in memory, own names, 4 connections x 64 tasks";
+const IN_MEMORY_HOT: &str = "LDLM in memory, one hot name, 32 connections";
+const STATE_FILE_32: &str = "LDLM with state file, own names, 32 connections";
+const STATE_FILE_DEEP: &str = "LDLM with state file, own names, 4 connections x 64 tasks";
+const STATE_FILE_HOT: &str = "LDLM with state file, one hot name, 32 connections";
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
     let span = Duration::from_secs_f64(arguments.seconds);
     let wide = Shape { connections: 32, tasks: 1 };
     let deep = Shape { connections: 4, tasks: 64 };
     let hot = Shape { connections: 4, tasks: 8 };
-    let row = |name, unit, run| Workload { name, unit, run, figures: Vec::new() };
+    let row = |name, unit, run| Workload { name, unit, run, figures: Vec::new(), missing: None };
     let mut workloads = vec![
         row(DISK, "syncs/s", Run::Disk),
         row(OWN_NAMES_UNARY, "pairs/s", Run::Tenure(tenure::Work::Unary(wide))),
@@ -67,6 +92,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         row(HOT_NAME, "hand-overs/s", Run::Tenure(tenure::Work::Hot(hot))),
         row(REDIS_32, "pairs/s", Run::Redis(wide)),
         row(REDIS_STREAM, "pairs/s", Run::Redis(deep)),
+        row(BY_LDLM_32, "pairs/s", Run::Ldlm(Peer::Tenure, ldlm::Work::Own(wide))),
+        row(IN_MEMORY_32, "pairs/s", Run::Ldlm(Peer::InMemory, ldlm::Work::Own(wide))),
+        row(STATE_FILE_32, "pairs/s", Run::Ldlm(Peer::StateFile, ldlm::Work::Own(wide))),
+        row(BY_LDLM_DEEP, "pairs/s", Run::Ldlm(Peer::Tenure, ldlm::Work::Own(deep))),
+        row(IN_MEMORY_DEEP, "pairs/s", Run::Ldlm(Peer::InMemory, ldlm::Work::Own(deep))),
+        row(STATE_FILE_DEEP, "pairs/s", Run::Ldlm(Peer::StateFile, ldlm::Work::Own(deep))),
+        row(BY_LDLM_HOT, "hand-overs/s", Run::Ldlm(Peer::Tenure, ldlm::Work::Hot(wide))),
+        row(IN_MEMORY_HOT, "hand-overs/s", Run::Ldlm(Peer::InMemory, ldlm::Work::Hot(wide))),
+        row(STATE_FILE_HOT, "hand-overs/s", Run::Ldlm(Peer::StateFile, ldlm::Work::Hot(wide))),
     ];
     workloads.retain(|it| arguments.names.is_empty() || arguments.names.iter().any(|name| it.name.contains(name)));
 
@@ -77,16 +111,28 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         eprintln!("redis-server is not installed (Debian: apt-get install redis-server); its figures are left out");
         workloads.retain(|it| !matches!(it.run, Run::Redis(_)));
     }
+    let ldlm = match workloads.iter().any(Workload::needs_ldlm) {
+        true => start_ldlm(arguments.ldlm, folder.path()).await?,
+        false => Err("nobody asks for it".to_owned()),
+    };
     for round in 1..=arguments.rounds {
         for workload in &mut workloads {
+            let address = match (&workload.run, &ldlm) {
+                (Run::Ldlm(Peer::InMemory, _), Ok((in_memory, _))) => &in_memory.address,
+                (Run::Ldlm(Peer::StateFile, _), Ok((_, with_state_file))) => &with_state_file.address,
+                (Run::Ldlm(Peer::InMemory | Peer::StateFile, _), Err(why)) => {
+                    workload.missing = Some(why.clone());
+                    continue;
+                }
+                (Run::Redis(_), _) => &redis.as_ref().expect("left out otherwise").address,
+                _ => &server.address,
+            };
             eprintln!("round {round} of {}: {}", arguments.rounds, workload.name);
             let figure = match &workload.run {
                 Run::Disk => disk::syncs(folder.path(), span)?,
-                Run::Tenure(work) => tenure::run(&server.address, work, span).await?,
-                Run::Redis(shape) => {
-                    let address = &redis.as_ref().expect("left out otherwise").address;
-                    redis::pairs(address, *shape, span).await?
-                }
+                Run::Tenure(work) => tenure::run(address, work, span).await?,
+                Run::Ldlm(_, work) => ldlm::run(address, *work, span).await?,
+                Run::Redis(shape) => redis::pairs(address, *shape, span).await?,
             };
             workload.figures.push(figure);
         }
@@ -95,23 +141,51 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
+/// LDLM in memory, and with a state file, or why there is none.
+async fn start_ldlm(
+    program: Option<PathBuf>,
+    folder: &Path,
+) -> Result<Result<(peer::Ldlm, peer::Ldlm), String>, Box<dyn Error>> {
+    let program = match program {
+        Some(program) => Ok(program),
+        None => peer::Ldlm::build(&target_folder().join("../tools/go")).await,
+    };
+    Ok(match program {
+        Ok(program) => {
+            let in_memory = peer::Ldlm::start(&program, folder, false).await?;
+            Ok((in_memory, peer::Ldlm::start(&program, folder, true).await?))
+        }
+        Err(why) => Err(why),
+    })
+}
+
 fn report(workloads: &mut [Workload]) {
-    println!("{:<46} {:>10} {:>10} {:>10}  unit", "workload", "median", "least", "most");
+    println!("{:<58} {:>8} {:>8} {:>8}  unit", "workload", "median", "least", "most");
     for workload in workloads.iter_mut() {
+        if let Some(why) = &workload.missing {
+            println!("{:<58} not measured: {why}", workload.name);
+            continue;
+        }
         workload.figures.sort_by(f64::total_cmp);
         let (least, most) = (workload.figures[0], workload.figures[workload.figures.len() - 1]);
-        println!("{:<46} {:>10.0} {least:>10.0} {most:>10.0}  {}", workload.name, workload.median(), workload.unit);
+        println!("{:<58} {:>8.0} {least:>8.0} {most:>8.0}  {}", workload.name, workload.median(), workload.unit);
     }
-    let median = |name| workloads.iter().find(|it| it.name == name).map(Workload::median);
+    let median = |name| workloads.iter().find(|it| it.name == name && it.missing.is_none()).map(Workload::median);
     println!();
     for (what, ours, theirs) in [
         ("stream pairs / Redis pairs (4 x 64)", OWN_NAMES_STREAM, REDIS_STREAM),
         ("Rust client's pairs / stream pairs (4 x 64)", OWN_NAMES_CLIENT, OWN_NAMES_STREAM),
         ("unary pairs / Redis pairs (32)", OWN_NAMES_UNARY, REDIS_32),
         ("hand-overs / disk syncs", HOT_NAME, DISK),
+        ("LDLM's interface / LDLM in memory (32)", BY_LDLM_32, IN_MEMORY_32),
+        ("LDLM's interface / LDLM in memory (4 x 64)", BY_LDLM_DEEP, IN_MEMORY_DEEP),
+        ("LDLM's interface / LDLM in memory (one hot name)", BY_LDLM_HOT, IN_MEMORY_HOT),
+        ("LDLM's interface / LDLM with state file (32)", BY_LDLM_32, STATE_FILE_32),
+        ("LDLM's interface / LDLM with state file (4 x 64)", BY_LDLM_DEEP, STATE_FILE_DEEP),
+        ("LDLM's interface / LDLM with state file (one hot name)", BY_LDLM_HOT, STATE_FILE_HOT),
     ] {
         if let (Some(ours), Some(theirs)) = (median(ours), median(theirs)) {
-            println!("{what:<46} {:>10.2}", ours / theirs);
+            println!("{what:<58} {:>8.2}", ours / theirs);
         }
     }
 }
@@ -120,10 +194,14 @@ impl Workload {
     fn median(&self) -> f64 {
         self.figures[self.figures.len() / 2]
     }
+
+    fn needs_ldlm(&self) -> bool {
+        matches!(self.run, Run::Ldlm(Peer::InMemory | Peer::StateFile, _))
+    }
 }
 
 /// The release build's folder: what is measured lies on the same disk as what is built.
-fn target_folder() -> std::path::PathBuf {
+fn target_folder() -> PathBuf {
     let binary = std::env::current_exe().expect("the system knows this program");
     binary.parent().map(Path::to_path_buf).expect("a program lies in a folder")
 }

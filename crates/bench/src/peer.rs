@@ -2,10 +2,11 @@
 
 use std::error::Error;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
@@ -60,12 +61,76 @@ impl Redis {
             Err(error) => return Err(error.into()),
         };
         let address = format!("127.0.0.1:{port}");
-        for _ in 0..100 {
-            if tokio::net::TcpStream::connect(&address).await.is_ok() {
-                return Ok(Some(Self { address, _process: process }));
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        Err("redis-server did not come up".into())
+        wait_for(&address).await.map_err(|()| "redis-server did not come up")?;
+        Ok(Some(Self { address, _process: process }))
     }
+}
+
+/// What LDLM is built from.
+const LDLM_COMMAND: &str = "github.com/imoore76/ldlm/cmd/server";
+const LDLM_VERSION: &str = "v1.2.2";
+/// Where Go is if it is not on the path: where its own installer puts it.
+const GO: [&str; 2] = ["go", "/usr/local/go/bin/go"];
+
+pub(crate) struct Ldlm {
+    pub(crate) address: String,
+    _process: Child,
+    /// Not beside its data: the path of a socket must be short.
+    _socket: TempDir,
+}
+
+impl Ldlm {
+    /// Builds LDLM's server in `tools` from its Go module, unless it is there already. Gives the program, or why there
+    /// is none.
+    pub(crate) async fn build(tools: &Path) -> Result<PathBuf, String> {
+        let folder = std::path::absolute(tools.join(format!("ldlm-{LDLM_VERSION}"))).map_err(|it| it.to_string())?;
+        let program = folder.join("server");
+        if program.exists() {
+            return Ok(program);
+        }
+        let command = format!("{LDLM_COMMAND}@{LDLM_VERSION}");
+        for go in GO {
+            eprintln!("building LDLM: {go} install {command}");
+            let built = Command::new(go).args(["install", &command]).env("GOBIN", &folder).output().await;
+            match built {
+                Ok(built) if built.status.success() => return Ok(program),
+                Ok(built) => {
+                    eprint!("{}", String::from_utf8_lossy(&built.stderr));
+                    return Err("LDLM could not be built from its Go module".to_owned());
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(format!("cannot run {go}: {error}")),
+            }
+        }
+        Err("Go is not installed, which LDLM is built with".to_owned())
+    }
+
+    /// Durable if it has a state file, which it syncs before it answers. It logs errors alone: it would spend much of its
+    /// time on a line for each call otherwise.
+    pub(crate) async fn start(program: &Path, folder: &Path, state_file: bool) -> Result<Self, Box<dyn Error>> {
+        // A port that was free a moment ago; nothing says which one LDLM has chosen.
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let address = format!("127.0.0.1:{port}");
+        let mut command = Command::new(program);
+        command.args(["--log_level", "error", "--listen_address", &address]);
+        let socket = tempfile::tempdir()?;
+        command.arg("--ipc_socket_file").arg(socket.path().join("ldlm.sock"));
+        if state_file {
+            command.arg("--state_file").arg(folder.join("ldlm.state"));
+        }
+        let process = command.stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).spawn();
+        let process = process.map_err(|error| format!("cannot start {}: {error}", program.display()))?;
+        wait_for(&address).await.map_err(|()| "LDLM did not come up")?;
+        Ok(Self { address, _process: process, _socket: socket })
+    }
+}
+
+async fn wait_for(address: &str) -> Result<(), ()> {
+    for _ in 0..100 {
+        if tokio::net::TcpStream::connect(address).await.is_ok() {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Err(())
 }

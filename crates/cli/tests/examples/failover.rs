@@ -11,13 +11,11 @@ fn when_the_primary_is_killed_the_secondary_takes_over() {
 }
 
 #[test]
-#[ignore = "needs py-ldlm: cargo xtask test runs it"]
 fn when_the_primary_is_killed_the_secondary_takes_over_with_the_client_of_ldlm() {
     check([With::Ldlm, With::Ldlm]);
 }
 
 #[test]
-#[ignore = "needs py-ldlm: cargo xtask test runs it"]
 fn a_primary_of_one_kind_is_followed_by_a_secondary_of_the_other() {
     check([With::Ldlm, With::Tenure]);
     check([With::Tenure, With::Ldlm]);

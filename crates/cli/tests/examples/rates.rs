@@ -20,7 +20,6 @@ fn clients_that_wait_for_their_turn_keep_to_the_rate_over_a_restart() {
 }
 
 #[test]
-#[ignore = "needs py-ldlm: cargo xtask test runs it"]
 fn clients_of_ldlm_that_wait_for_their_turn_keep_to_the_rate_over_a_restart() {
     clients(With::Ldlm, "expensive-service");
 }
@@ -53,7 +52,6 @@ fn a_script_that_answers_429_keeps_to_the_rate_over_a_restart() {
 }
 
 #[test]
-#[ignore = "needs Python: cargo xtask test runs it"]
 fn a_service_that_answers_429_keeps_to_the_rate_over_a_restart() {
     let mut stage = Stage::new();
     let arguments = ["--api", &stage.api(), "--port", "0", "--limit", &LIMIT.to_string(), "--per", WINDOW];
@@ -68,7 +66,6 @@ fn a_service_that_answers_429_keeps_to_the_rate_over_a_restart() {
 }
 
 #[test]
-#[ignore = "needs py-ldlm: cargo xtask test runs it"]
 fn a_service_with_the_client_of_ldlm_that_answers_429_keeps_to_the_rate_over_a_restart() {
     let mut stage = Stage::new();
     let arguments = ["--port", "0", "--limit", &LIMIT.to_string(), "--per", WINDOW];

@@ -11,13 +11,11 @@ fn ten_of_many_workers_are_at_it_at_once_and_never_more() {
 }
 
 #[test]
-#[ignore = "needs py-ldlm: cargo xtask test runs it"]
 fn ten_of_many_workers_with_the_client_of_ldlm_are_at_it_at_once_and_never_more() {
     check([With::Ldlm, With::Ldlm]);
 }
 
 #[test]
-#[ignore = "needs py-ldlm: cargo xtask test runs it"]
 fn ten_of_many_workers_of_either_kind_are_at_it_at_once_and_never_more() {
     check([With::Ldlm, With::Tenure]);
 }

@@ -16,13 +16,11 @@ fn two_workers_do_all_tasks_and_none_twice() {
 }
 
 #[test]
-#[ignore = "needs py-ldlm: cargo xtask test runs it"]
 fn two_workers_with_the_client_of_ldlm_do_all_tasks_and_none_twice() {
     none_twice([With::Ldlm, With::Ldlm]);
 }
 
 #[test]
-#[ignore = "needs py-ldlm: cargo xtask test runs it"]
 fn two_workers_of_either_kind_do_all_tasks_and_none_twice() {
     none_twice([With::Ldlm, With::Tenure]);
 }
@@ -33,7 +31,6 @@ fn the_task_of_a_killed_worker_is_done_by_the_other() {
 }
 
 #[test]
-#[ignore = "needs py-ldlm: cargo xtask test runs it"]
 fn the_task_of_a_killed_worker_with_the_client_of_ldlm_is_done_by_the_other() {
     taken_over(With::Ldlm);
 }

@@ -22,7 +22,6 @@ fn every_script_says_how_it_is_used() {
 }
 
 #[test]
-#[ignore = "needs py-ldlm: cargo xtask test runs it"]
 fn every_program_in_python_says_how_it_is_used_and_what_it_needs() {
     let stage = Stage::new();
     let scripts = programs("py");

@@ -15,7 +15,6 @@ fn go(scenario: &str, address: &str, arguments: &[&str]) -> Command {
 }
 
 #[test]
-#[ignore = "needs Go: cargo xtask test runs it"]
 fn every_call_and_every_error_is_as_its_users_know_it() {
     let (server, _data) = server();
     let facts = [
@@ -34,7 +33,6 @@ fn every_call_and_every_error_is_as_its_users_know_it() {
 }
 
 #[test]
-#[ignore = "needs Go: cargo xtask test runs it"]
 fn who_has_the_password_and_a_certificate_is_let_in_and_nobody_else() {
     let (server, folder) = secured();
     let facts = [
@@ -47,7 +45,6 @@ fn who_has_the_password_and_a_certificate_is_let_in_and_nobody_else() {
 }
 
 #[test]
-#[ignore = "needs Go: cargo xtask test runs it"]
 fn over_a_kill_and_a_restart_a_lock_is_kept_and_one_who_asks_again_gets_it() {
     let mut scene = Scene::durable();
     let mut script = Job::start(&go("restart", &scene.address(), &[]));

@@ -6,7 +6,6 @@ use crate::support::tools;
 use crate::{assert_sees, file, proto, server};
 
 #[test]
-#[ignore = "needs Node's gRPC: cargo xtask test runs it"]
 fn every_call_works_and_an_error_is_there_only_if_there_is_one() {
     let (server, _data) = server();
     let mut script = Command::new("node");

@@ -36,7 +36,6 @@ const ERRORS: [&str; 8] = [
 ];
 
 #[test]
-#[ignore = "needs py-ldlm: cargo xtask test runs it"]
 fn every_call_and_every_error_of_the_blocking_client_is_as_its_users_know_it() {
     let (server, _data) = server();
     let calls = [
@@ -50,7 +49,6 @@ fn every_call_and_every_error_of_the_blocking_client_is_as_its_users_know_it() {
 }
 
 #[test]
-#[ignore = "needs py-ldlm: cargo xtask test runs it"]
 fn every_call_and_every_error_of_the_client_for_asyncio_is_as_its_users_know_it() {
     let (server, _data) = server();
     let calls = [
@@ -65,7 +63,6 @@ fn every_call_and_every_error_of_the_client_for_asyncio_is_as_its_users_know_it(
 }
 
 #[test]
-#[ignore = "needs py-ldlm: cargo xtask test runs it"]
 fn the_oldest_release_refreshes_its_locks() {
     let (server, _data) = server();
     let facts = [
@@ -77,7 +74,6 @@ fn the_oldest_release_refreshes_its_locks() {
 }
 
 #[test]
-#[ignore = "needs py-ldlm: cargo xtask test runs it"]
 fn a_lock_is_kept_by_the_renewals_of_the_library() {
     let facts = ["a lock that nobody renews ends", "a lock that the library renews stays", "until it is unlocked"];
     let (server, _data) = server();
@@ -88,7 +84,6 @@ fn a_lock_is_kept_by_the_renewals_of_the_library() {
 }
 
 #[test]
-#[ignore = "needs py-ldlm: cargo xtask test runs it"]
 fn who_has_the_password_and_a_certificate_is_let_in_and_nobody_else() {
     let (server, folder) = secured();
     let script = python("secure.py", address(&server), &[folder.path().to_str().unwrap(), PASSWORD]);
@@ -107,7 +102,6 @@ fn who_has_the_password_and_a_certificate_is_let_in_and_nobody_else() {
 }
 
 #[test]
-#[ignore = "needs py-ldlm: cargo xtask test runs it"]
 fn over_a_kill_and_a_restart_holders_keep_their_locks_and_waiters_get_them() {
     let mut scene = Scene::durable();
     let mut holder = python_of(&scene, "holder.py", &[]);
@@ -123,7 +117,6 @@ fn over_a_kill_and_a_restart_holders_keep_their_locks_and_waiters_get_them() {
 }
 
 #[test]
-#[ignore = "needs py-ldlm: cargo xtask test runs it"]
 fn over_a_kill_and_a_restart_the_client_for_asyncio_leaves_it_to_its_user_to_ask_again() {
     let mut scene = Scene::durable();
     let mut script = python_of(&scene, "restart_aio.py", &[]);
@@ -136,7 +129,6 @@ fn over_a_kill_and_a_restart_the_client_for_asyncio_leaves_it_to_its_user_to_ask
 }
 
 #[test]
-#[ignore = "needs py-ldlm: cargo xtask test runs it"]
 fn of_workers_that_are_killed_in_the_middle_nothing_is_left() {
     let (server, _data) = server();
     let tool = Tool::of(&server);
@@ -162,7 +154,6 @@ fn of_workers_that_are_killed_in_the_middle_nothing_is_left() {
 }
 
 #[test]
-#[ignore = "needs py-ldlm: cargo xtask test runs it"]
 fn its_locks_show_in_tenure_with_their_holder_and_token() {
     let scene = Scene::new();
     let first = scene.tool.printed(&["acquire", "another"]);
@@ -185,7 +176,6 @@ fn its_locks_show_in_tenure_with_their_holder_and_token() {
 }
 
 #[test]
-#[ignore = "needs py-ldlm: cargo xtask test runs it"]
 fn its_locks_and_those_of_tenure_run_wait_for_each_other() {
     let scene = Scene::new();
     let mut script = python_of(&scene, "hold.py", &["db"]);
