@@ -101,7 +101,10 @@ impl Folder {
             return Ok(());
         }
         let problem = |error| format!("{}: {error}", self.path.display());
-        // What was begun and not finished is not to be taken for the whole.
+        // What was begun and not finished is not to be taken for the whole: the stamp goes first and comes back last.
+        if self.stamp.exists() {
+            fs::remove_file(&self.stamp).map_err(problem)?;
+        }
         if self.path.exists() {
             fs::remove_dir_all(&self.path).map_err(problem)?;
         }

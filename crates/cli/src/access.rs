@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tenure_client::Builder;
+use tenure_client::{Builder, Client, Error};
 use tenure_server::Password;
 
 use crate::env;
@@ -29,18 +29,26 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// The files are read whenever a connection is made anew: they may have been replaced.
+    /// The client reads the files for every connection that it makes, because they may be replaced. They are looked at here
+    /// too, so that one that cannot be used at the start is named together with its option. A pipe can be read only once.
     pub(crate) fn apply(&self, mut client: Builder) -> Result<Builder, Exit> {
         if let Some(path) = &self.tls_ca {
-            client = client.tls_ca(read(path, "--tls-ca or TENURE_TLS_CA")?);
+            let pem = read(path, "--tls-ca or TENURE_TLS_CA")?;
+            client = if path.is_file() { client.tls_ca_file(path) } else { client.tls_ca(pem) };
         }
         if let (Some(certificate), Some(key)) = (&self.client_cert, &self.client_key) {
-            let certificate = read(certificate, "--client-cert or TENURE_CLIENT_CERT")?;
-            client = client.tls_identity(certificate, read(key, "--client-key or TENURE_CLIENT_KEY")?);
+            let pem = read(certificate, "--client-cert or TENURE_CLIENT_CERT")?;
+            let key_pem = read(key, "--client-key or TENURE_CLIENT_KEY")?;
+            client = match certificate.is_file() && key.is_file() {
+                true => client.tls_identity_files(certificate, key),
+                false => client.tls_identity(pem, key_pem),
+            };
         }
-        Ok(match password(self.password_file.as_deref())? {
-            Some((text, _)) => client.password(text),
-            None => client,
+        let file = self.password_file.as_deref();
+        Ok(match (password(file)?, file.filter(|path| path.is_file())) {
+            (Some(_), Some(path)) => client.password_file(path),
+            (Some((text, _)), None) => client.password(text),
+            (None, _) => client,
         })
     }
 
@@ -54,6 +62,15 @@ impl Access {
         ];
         let absolute = |path: &PathBuf| std::path::absolute(path).ok()?.into_os_string().into_string().ok();
         files.into_iter().filter_map(|(name, path)| Some((name.to_owned(), absolute(path.as_ref()?)?))).collect()
+    }
+}
+
+/// Why there is no connection to the server any more, to be said after what was lost by it.
+pub(crate) fn trouble(client: &Client) -> String {
+    match client.trouble() {
+        None => String::new(),
+        Some(Error::Unreachable { why, .. }) => format!(": {why}"),
+        Some(error) => format!(": {error}"),
     }
 }
 

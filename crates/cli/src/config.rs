@@ -67,9 +67,14 @@ impl Settings {
                     (_, Some(entry)) => (entry.value.into(), Source::Line(entry.line)),
                     (_, None) => (value(), Source::Default),
                 };
-                Setting { key: key.to_owned(), flag: flag(option), is_count: is_count(option), value, source }
+                // A variable of the caller's that is not set must not switch a guard off unseen.
+                if matches!(source, Source::Flag) && value.is_empty() {
+                    let what = format!("{} has no value", flag(option));
+                    return Err(Exit::usage(what, "leave the option out for its default"));
+                }
+                Ok(Setting { key: key.to_owned(), flag: flag(option), is_count: is_count(option), value, source })
             })
-            .collect();
+            .collect::<Result<_, _>>()?;
         Ok(Self { settings, file: file.map(|file| file.path), options })
     }
 

@@ -10,7 +10,7 @@ use crate::connection::Connection;
 use crate::exit::Exit;
 use crate::look::Following;
 use crate::supervise::Signals;
-use crate::{output, units};
+use crate::{access, output, units};
 
 /// How long to wait for the server when there is nothing more to do but to tell it so.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -88,12 +88,12 @@ async fn lead(args: &Args, client: &Client) -> Result<(), Exit> {
     let guard = candidate.await.map_err(|error| args.wait.exit(error))?;
     // This process may have been paused since, for longer than the lease.
     if guard.is_lost() {
-        return Err(args.lost(&guard.lost().await));
+        return Err(args.lost(&guard.lost().await, client));
     }
     let (holder, token) = (client.holder().to_owned(), guard.token());
     // Nobody may be there to read it: that is no reason to step down.
     Leader { leader: Some(holder), value: args.value.clone(), token: Some(token) }.tell(args)?;
-    Err(args.lost(&guard.lost().await))
+    Err(args.lost(&guard.lost().await, client))
 }
 
 async fn listen(args: &Args) -> Result<(), Exit> {
@@ -125,8 +125,9 @@ async fn listen(args: &Args) -> Result<(), Exit> {
 }
 
 impl Args {
-    fn lost(&self, why: &Lost) -> Exit {
-        Exit::Lost(format!("the leadership of `{}` was lost: {why}", self.name))
+    fn lost(&self, why: &Lost, client: &Client) -> Exit {
+        let trouble = if *why == Lost::Unreachable { access::trouble(client) } else { String::new() };
+        Exit::Lost(format!("the leadership of `{}` was lost: {why}{trouble}", self.name))
     }
 }
 

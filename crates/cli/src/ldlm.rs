@@ -70,7 +70,7 @@ pub(crate) async fn run(command: Command) -> Result<(), Exit> {
 
 async fn list(args: ListArgs) -> Result<(), Exit> {
     let mut connection = Connection::open(&args.server).await?;
-    let holds = look::some_holds(&mut connection, &args.server.namespace, None, None, usize::MAX).await?;
+    let holds = locks(&mut connection, &args.server.namespace, None).await?;
     if args.output.json {
         return output::json(&v1::ListHoldsResponse { holds, next: None }).map(|_| ());
     }
@@ -93,7 +93,7 @@ async fn unlock(args: UnlockArgs) -> Result<(), Exit> {
     let which = args.key.as_deref().map(Which::parse);
     let mut known = false;
     for pool in pools(&args.name) {
-        let holds = match look::some_holds(&mut connection, namespace, Some(&pool), None, usize::MAX).await {
+        let holds = match locks(&mut connection, namespace, Some(&pool)).await {
             Err(Exit::Client(error)) if error.code() == "unknown_pool" => continue,
             holds => holds?,
         };
@@ -128,6 +128,13 @@ async fn unlock(args: UnlockArgs) -> Result<(), Exit> {
     }
     let message = if known && which.is_some() { "invalid lock key" } else { "a lock by that name does not exist" };
     Err(refused("not_held", message))
+}
+
+/// What is held, but for places in a rate's window: those end when they end, and nobody unlocks them.
+async fn locks(connection: &mut Connection, namespace: &str, pool: Option<&str>) -> Result<Vec<v1::Hold>, Exit> {
+    let mut holds = look::some_holds(connection, namespace, pool, None, usize::MAX).await?;
+    holds.retain(|hold| hold.lifetime() != v1::Lifetime::Window);
+    Ok(holds)
 }
 
 /// The pools that may be meant: the one that is listed so, and the one that LDLM's clients have by that name.

@@ -82,7 +82,7 @@ impl Patient {
 
     /// Waits until the server can be asked again; the error comes back if it is not one that passes, or if there is no
     /// time left.
-    async fn mend(&mut self, error: Error, end: Option<Instant>) -> Result<(), Error> {
+    async fn mend(&mut self, mut error: Error, end: Option<Instant>) -> Result<(), Error> {
         if !error.may_pass() {
             return Err(error);
         }
@@ -98,6 +98,10 @@ impl Patient {
                 }
                 // It will not become a Tenure server by being asked again.
                 Err(Exit::Client(foreign @ Error::Foreign { .. })) => return Err(foreign),
+                // Whoever replaces a file may be in the middle of it.
+                Err(Exit::NoInput { what, .. } | Exit::Usage { what, .. }) => {
+                    error = Error::Unreachable { address: self.at.addr.clone(), why: what };
+                }
                 Err(_) => {}
             }
         }

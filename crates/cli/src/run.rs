@@ -14,7 +14,7 @@ use crate::arguments::{Demand, Server, Wait, Who};
 use crate::environment::{self, Secret};
 use crate::exit::Exit;
 use crate::supervise::{self, Outcome, Plan, Signals, Supervised};
-use crate::{env, logs, look, output, units};
+use crate::{access, env, logs, look, output, units};
 
 /// Shorter leases leave no time to stop a command in.
 const TTL_MIN: Duration = Duration::from_secs(1);
@@ -99,6 +99,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Exit> {
     };
     // From here on signals are for the command.
     let ended = hold_while(&guard, args.plan(&guard, timing), signals).await;
+    let trouble = access::trouble(&client);
     let farewell = async {
         let released = guard.release().await;
         client.close().await.and(released)
@@ -114,7 +115,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Exit> {
             }
         }
     }
-    ended.map_err(Exit::Setup)?.exit(&args.pool, &args.command[0])
+    ended.map_err(Exit::Setup)?.exit(&args.pool, &args.command[0], &trouble)
 }
 
 /// A place in a rate window cannot be given back, so there is nothing to hold while a command runs.
@@ -159,7 +160,7 @@ async fn hold_while(guard: &Guard, plan: Plan, signals: Signals) -> std::io::Res
 }
 
 impl Ended {
-    fn exit(self, pool: &str, command: &OsStr) -> Result<(), Exit> {
+    fn exit(self, pool: &str, command: &OsStr, trouble: &str) -> Result<(), Exit> {
         match self {
             Self::Itself(Outcome::Exited(0)) => Ok(()),
             Self::Itself(Outcome::Exited(code)) => Err(Exit::Code(u8::try_from(code & 0xff).unwrap_or(u8::MAX))),
@@ -177,14 +178,16 @@ impl Ended {
                 let command = command.to_string_lossy();
                 Err(Exit::CannotRun { what: format!("`{command}` cannot be run: {why}"), not_found })
             }
-            Self::Itself(Outcome::Stopped) => Err(lost(pool, None)),
-            Self::Lost(why) => Err(lost(pool, why)),
+            Self::Itself(Outcome::Stopped) | Self::Lost(None) => {
+                Err(lost(pool, &format!("it could not be renewed in time{trouble}")))
+            }
+            Self::Lost(Some(Lost::Unreachable)) => Err(lost(pool, &format!("{}{trouble}", Lost::Unreachable))),
+            Self::Lost(Some(why)) => Err(lost(pool, &why.to_string())),
         }
     }
 }
 
-fn lost(pool: &str, why: Option<Lost>) -> Exit {
-    let why = why.map_or_else(|| "it could not be renewed in time".to_owned(), |why| why.to_string());
+fn lost(pool: &str, why: &str) -> Exit {
     Exit::Lost(format!("the hold of `{pool}` was lost, so the command does not run any more: {why}"))
 }
 

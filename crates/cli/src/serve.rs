@@ -203,11 +203,14 @@ enum When {
 
 pub(crate) fn run(args: Args) -> Result<(), Exit> {
     let settings = Settings::resolve(options(), &args.options, args.file.config.as_deref())?;
+    let options: Options = settings.parse();
     if args.file.print_config {
         output::print(&settings.to_toml()?)?;
+        if let Some(variable) = options.security.unnamed_password() {
+            output::print(&format!("# the password is what {variable} says\n"))?;
+        }
         return Ok(());
     }
-    let options: Options = settings.parse();
     logs::start(options.log.clone(), options.log_format);
     if let Some(file) = settings.file() {
         tracing::info!(file = %file.display(), "settings are read from a file");
@@ -308,6 +311,7 @@ impl Options {
                 no_clear_on_disconnect: self.no_clear_on_disconnect,
                 rest_session_timeout: self.rest_session_timeout,
             },
+            ..Config::default()
         })
     }
 

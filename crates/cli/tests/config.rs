@@ -262,6 +262,15 @@ fn impossible_values_are_refused_wherever_they_come_from() {
 
 #[cfg(unix)]
 #[test]
+fn a_flag_without_a_value_switches_no_guard_off() {
+    let folder = tempfile::tempdir().unwrap();
+    for flag in ["--password-file", "--tls-cert", "--tls-key", "--client-ca"] {
+        let mut command = tenure(folder.path(), &["serve", &format!("{flag}=")]);
+        assert_fails(&mut command, 64, &format!("{flag} has no value"), "leave the option out for its default");
+    }
+}
+
+#[test]
 fn a_path_that_no_file_can_hold_is_not_printed_as_another() {
     use std::os::unix::ffi::OsStrExt;
 

@@ -11,6 +11,7 @@ use std::process::Command;
 
 use certificates::{Authority, Identity};
 use nix::sys::signal::Signal;
+use support::door::Door;
 use support::job::{Job, until};
 use support::tool::{Ended, Tool};
 use support::{Process, command};
@@ -234,17 +235,27 @@ fn the_password_is_shown_nowhere() {
     assert_done(&printed);
     assert!(printed.stdout.contains("password_file = \"password\""), "{}", printed.stdout);
     assert!(!printed.stdout.contains(PASSWORD), "{}", printed.stdout);
+    assert!(!printed.stdout.contains("TENURE_PASSWORD says"), "the file wins: {}", printed.stdout);
+    let mut print = serve(folder.path());
+    let printed = ended(print.arg("--print-config").env("TENURE_PASSWORD", PASSWORD));
+    assert_done(&printed);
+    assert!(printed.stdout.ends_with("\n# the password is what TENURE_PASSWORD says\n"), "{}", printed.stdout);
+    assert!(!printed.stdout.contains(PASSWORD), "{}", printed.stdout);
     let help = ended(Tool::at("127.0.0.1:1").command(&["ls", "--help"]).env("TENURE_PASSWORD", PASSWORD));
     assert!(!help.stdout.contains(PASSWORD), "{}", help.stdout);
 }
 
 #[test]
-fn a_password_in_the_variable_is_as_good_as_one_in_a_file() {
+fn a_password_in_the_variable_or_from_a_pipe_is_as_good_as_one_in_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let server = Process::spawn(serve(folder.path()).args(["--durability", "memory"]).env("TENURE_PASSWORD", PASSWORD));
     let tool = Tool::of(&server);
     assert_eq!(tool.run(&["ls"]).code, Some(77));
     assert_eq!(ended(tool.command(&["ls"]).env("TENURE_PASSWORD", PASSWORD)).code, Some(0));
+    let mut piped = Job::start(&tool.command(&["ls", "--password-file", "/dev/stdin"]));
+    piped.hears(PASSWORD);
+    piped.hears_no_more();
+    assert_eq!(piped.ends().code, Some(0));
     // Empty is off.
     let server = Process::spawn(serve(folder.path()).args(["--durability", "memory"]).env("TENURE_PASSWORD", ""));
     assert_eq!(Tool::of(&server).run(&["ls"]).code, Some(0));
@@ -265,4 +276,99 @@ fn new_certificates_are_taken_without_a_restart() {
     until("the new certificate is in use", || secured.run(&["ls"]).code == Some(0));
     let before = secured.authority.write(secured.folder.path(), "before.crt");
     assert_eq!(ended(secured.command(&["ls"]).env("TENURE_TLS_CA", before)).code, Some(69));
+}
+
+/// A server that is started again with other secrets than before, and clients that find theirs in the same files.
+struct Rotating {
+    server: Process,
+    door: Door,
+    folder: TempDir,
+}
+
+impl Rotating {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let server = Self::serve(folder.path(), "first");
+        let door = Door::to(server.grpc.trim_start_matches("https://"));
+        Self { server, door, folder }
+    }
+
+    /// Replaces all files, those of the clients too. Nothing of what was good before is good for this server.
+    fn serve(folder: &Path, password: &str) -> Process {
+        let authority = Authority::new(password);
+        authority.write(folder, "ca.crt");
+        authority.sign().write(folder, "server");
+        authority.sign().write(folder, "client");
+        std::fs::write(folder.join("password"), format!("{password}\n")).unwrap();
+        let mut serve = serve(folder);
+        serve.args(["--tls-cert", "server.crt", "--tls-key", "server.key", "--client-ca", "ca.crt"]);
+        Process::spawn(serve.args(["--password-file", "password"]).current_dir(folder))
+    }
+
+    fn restart(&mut self, password: &str) {
+        self.server.kill();
+        self.server = Self::serve(self.folder.path(), password);
+        self.door.leads_to(self.server.grpc.trim_start_matches("https://"));
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let path = |name: &str| self.folder.path().join(name);
+        let mut command = Tool::at(&self.door.address).command(arguments);
+        command.env("TENURE_TLS_CA", path("ca.crt")).env("TENURE_PASSWORD_FILE", path("password"));
+        command.env("TENURE_CLIENT_CERT", path("client.crt")).env("TENURE_CLIENT_KEY", path("client.key"));
+        command
+    }
+
+    fn printed(&self, arguments: &[&str]) -> String {
+        let done = ended(&mut self.command(arguments));
+        assert_done(&done);
+        done.stdout
+    }
+}
+
+#[test]
+fn who_runs_waits_or_watches_goes_on_with_the_new_secrets_of_a_restarted_server() {
+    let mut scene = Rotating::start();
+    let mut run = Job::start(&scene.command(&["run", "db", "--", "sh", "-c", "echo begun; read line"]));
+    run.says("begun");
+    let mut waiting = Job::start(&scene.command(&["run", "db", "--", "echo", "my turn"]));
+    let mut acquiring = Job::start(&scene.command(&["acquire", "db", "--json"]));
+    until("both wait", || scene.printed(&["queue", "db", "--json"]).matches("\"holder\"").count() == 2);
+    let mut leader = Job::start(&scene.command(&["elect", "scheduler", "here"]));
+    leader.says("here");
+    let mut listener = Job::start(&scene.command(&["elect", "--listen", "scheduler"]));
+    listener.says("here");
+
+    scene.restart("second");
+    let attached = || scene.printed(&["sessions", "--json"]).matches("\"attached\":true").count();
+    until("all who have a session are back", || attached() == 3);
+    run.hears("go\n");
+    assert_eq!(run.ends().code, Some(0));
+    assert_eq!(waiting.ends().stdout, "my turn\n");
+    let acquired = acquiring.ends();
+    assert_eq!(acquired.code, Some(0), "{}", acquired.stderr);
+    listener.complains("connected again");
+    leader.signal(Signal::SIGTERM);
+    leader.ends();
+    listener.says("nobody");
+    listener.signal(Signal::SIGTERM);
+    listener.ends();
+}
+
+#[test]
+fn a_hold_that_was_lost_for_a_file_that_is_gone_names_the_file() {
+    let mut scene = Rotating::start();
+    let path = scene.folder.path().join("password");
+    let sleeps = ["--ttl", "3s", "--grace", "1s", "--", "sh", "-c", "echo begun; exec sleep 600"];
+    let mut run = Job::start(&scene.command(&[&["run", "db"], &sleeps[..]].concat()));
+    run.says("begun");
+    let mut leader = Job::start(&scene.command(&["elect", "scheduler", "here", "--ttl", "3s"]));
+    leader.says("here");
+    std::fs::remove_file(&path).unwrap();
+    scene.server.kill();
+    for job in [&mut run, &mut leader] {
+        let Ended { code, stderr, .. } = job.ends();
+        assert_eq!(code, Some(79), "{stderr}");
+        assert!(stderr.contains(&format!("{} cannot be read", path.display())), "{stderr}");
+    }
 }

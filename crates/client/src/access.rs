@@ -2,78 +2,149 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::{AlertDescription, CertificateError, Error as TlsError};
-use tonic::metadata::{Ascii, MetadataValue};
-use tonic::service::Interceptor;
+use tonic::codegen::http::HeaderValue;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
-use tonic::{Request, Status};
 
 /// What the application has said of it.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Access {
-    pub(crate) password: Option<String>,
+    pub(crate) password: Option<Source>,
     /// PEM.
-    pub(crate) ca: Option<Vec<u8>>,
+    pub(crate) ca: Option<Source>,
     /// A certificate and its key, PEM.
-    pub(crate) identity: Option<(Vec<u8>, Vec<u8>)>,
+    pub(crate) identity: Option<(Source, Source)>,
+}
+
+/// Bytes, or where they are. What is in a file may be replaced while the client lives.
+#[derive(Clone)]
+pub(crate) enum Source {
+    Given(Vec<u8>),
+    File(PathBuf),
+}
+
+/// What is shown at the server's door: what the sources have now.
+pub(crate) struct Papers {
+    pub(crate) password: Option<HeaderValue>,
+    ca: Option<Certificate>,
+    identity: Option<Identity>,
 }
 
 impl Access {
-    pub(crate) fn credentials(&self) -> Result<Credentials, String> {
-        let Some(password) = &self.password else { return Ok(Credentials(None)) };
-        let mut value = MetadataValue::try_from(password.as_bytes())
-            .map_err(|_| "the password has characters that cannot be sent".to_owned())?;
-        value.set_sensitive(true);
-        Ok(Credentials(Some(value)))
-    }
-
     /// Whether something was said that only TLS has a use for.
     pub(crate) fn wants_tls(&self) -> bool {
-        self.ca.is_some() || self.identity.is_some()
+        self.ca.is_some() || self.is_identified()
     }
 
-    pub(crate) fn tls(&self, timeout: Duration) -> Result<ClientTlsConfig, String> {
-        let mut config = ClientTlsConfig::new().timeout(timeout);
-        config = match &self.ca {
-            None => config.with_native_roots(),
-            Some(pem) => match CertificateDer::pem_slice_iter(pem).next() {
-                Some(Ok(_)) => config.ca_certificate(Certificate::from_pem(pem)),
-                Some(Err(error)) => return Err(format!("the authority's certificate is broken: {error}")),
-                None => return Err("the authority's certificate is not in PEM form".to_owned()),
-            },
+    pub(crate) fn is_identified(&self) -> bool {
+        self.identity.is_some()
+    }
+
+    pub(crate) fn has_files(&self) -> bool {
+        let pair = self.identity.iter().flat_map(|(certificate, key)| [certificate, key]);
+        pair.chain(&self.password).chain(&self.ca).any(|source| matches!(source, Source::File(_)))
+    }
+
+    /// Blocks while files are read.
+    pub(crate) fn read(&self) -> Result<Papers, String> {
+        let identity = |(certificate, key): &(Source, Source)| -> Result<_, String> {
+            Ok(Identity::from_pem(certificate.read()?, key.read()?))
         };
-        Ok(match &self.identity {
-            None => config,
-            Some((certificate, key)) => config.identity(Identity::from_pem(certificate, key)),
+        Ok(Papers {
+            password: self.password.as_ref().map(password).transpose()?,
+            ca: self.ca.as_ref().map(authorities).transpose()?,
+            identity: self.identity.as_ref().map(identity).transpose()?,
         })
+    }
+
+    /// Where a certificate that cannot be used is to be looked for, to be said after it.
+    pub(crate) fn identity_origin(&self) -> String {
+        match &self.identity {
+            Some((Source::File(certificate), Source::File(key))) => {
+                format!(" (the client certificate in {}, its key in {})", certificate.display(), key.display())
+            }
+            _ => String::new(),
+        }
+    }
+}
+
+impl Source {
+    pub(crate) fn file(path: PathBuf) -> Self {
+        // It is read again later, wherever the process works then.
+        Self::File(std::path::absolute(&path).unwrap_or(path))
+    }
+
+    fn read(&self) -> Result<Vec<u8>, String> {
+        match self {
+            Self::Given(bytes) => Ok(bytes.clone()),
+            Self::File(path) => {
+                std::fs::read(path).map_err(|error| format!("{} cannot be read: {error}", path.display()))
+            }
+        }
+    }
+
+    /// To be said after what it is.
+    fn origin(&self) -> String {
+        match self {
+            Self::Given(_) => String::new(),
+            Self::File(path) => format!(" in {}", path.display()),
+        }
+    }
+}
+
+fn password(source: &Source) -> Result<HeaderValue, String> {
+    let bytes = source.read()?;
+    let mut text = bytes.as_slice();
+    if let Source::File(path) = source {
+        // Editors end a file with a line's end.
+        text = text.strip_suffix(b"\n").unwrap_or(text);
+        text = text.strip_suffix(b"\r").unwrap_or(text);
+        if text.is_empty() {
+            // Whoever replaces it may be in the middle of it.
+            return Err(format!("there is no password in {}", path.display()));
+        }
+    }
+    let mut value = HeaderValue::from_bytes(text)
+        .map_err(|_| format!("the password{} has characters that cannot be sent", source.origin()))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn authorities(source: &Source) -> Result<Certificate, String> {
+    let pem = source.read()?;
+    match CertificateDer::pem_slice_iter(&pem).next() {
+        Some(Ok(_)) => Ok(Certificate::from_pem(pem)),
+        Some(Err(error)) => Err(format!("the authority's certificate{} is broken: {error}", source.origin())),
+        None => Err(format!("the authority's certificate{} is not in PEM form", source.origin())),
+    }
+}
+
+impl Papers {
+    pub(crate) fn tls(self, timeout: Duration) -> ClientTlsConfig {
+        let config = ClientTlsConfig::new().timeout(timeout);
+        let config = match self.ca {
+            None => config.with_native_roots(),
+            Some(authorities) => config.ca_certificate(authorities),
+        };
+        match self.identity {
+            None => config,
+            Some(identity) => config.identity(identity),
+        }
     }
 }
 
 /// Without the secrets.
-impl fmt::Debug for Access {
+impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Access")
-            .field("password", &self.password.is_some())
-            .field("ca", &self.ca.is_some())
-            .field("identity", &self.identity.is_some())
-            .finish()
-    }
-}
-
-/// Says the password, if there is one, with every call.
-#[derive(Clone, Debug)]
-pub struct Credentials(Option<MetadataValue<Ascii>>);
-
-impl Interceptor for Credentials {
-    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        if let Some(password) = &self.0 {
-            request.metadata_mut().insert("authorization", password.clone());
+        match self {
+            Self::Given(_) => f.write_str("Given(…)"),
+            Self::File(path) => f.debug_tuple("File").field(path).finish(),
         }
-        Ok(request)
     }
 }
 
@@ -118,22 +189,39 @@ pub(crate) fn tls_reason(error: &io::Error) -> Option<String> {
 mod tests {
     use super::*;
 
+    fn given(text: &str) -> Source {
+        Source::Given(text.as_bytes().to_vec())
+    }
+
     #[test]
     fn secrets_are_not_shown() {
-        let identity = Some((b"certificate".to_vec(), b"private".to_vec()));
-        let access = Access { password: Some("s3cret".into()), ca: None, identity };
-        let shown = format!("{access:?} {:?}", access.credentials().unwrap());
+        let identity = Some((given("certificate"), given("private")));
+        let access = Access { password: Some(given("s3cret")), ca: None, identity };
+        let shown = format!("{access:?} {:?}", access.read().unwrap().password);
         assert!(!shown.contains("s3cret") && !shown.contains("private"), "{shown}");
+        assert!(!shown.contains(&format!("{:?}", b"s3cret")), "{shown}");
     }
 
     #[test]
     fn what_cannot_be_used_is_said_before_it_is_tried() {
-        let access = |password: &str, ca: &[u8]| Access {
-            password: Some(password.to_owned()),
-            ca: Some(ca.to_vec()),
-            identity: None,
-        };
-        assert!(access("two\nlines", b"").credentials().is_err());
-        assert!(access("", b"not PEM").tls(Duration::ZERO).unwrap_err().contains("PEM"));
+        let password = Access { password: Some(given("two\nlines")), ..Access::default() };
+        assert!(password.read().err().unwrap().contains("cannot be sent"));
+        let ca = Access { ca: Some(given("not PEM")), ..Access::default() };
+        assert!(ca.read().err().unwrap().contains("PEM"));
+    }
+
+    #[test]
+    fn a_file_is_read_whenever_it_is_needed_and_named_if_that_fails() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("password");
+        let access = Access { password: Some(Source::file(path.clone())), ..Access::default() };
+        let why = |access: &Access| access.read().err().unwrap();
+        assert!(why(&access).starts_with(&format!("{} cannot be read: ", path.display())), "{}", why(&access));
+        std::fs::write(&path, "\n").unwrap();
+        assert_eq!(why(&access), format!("there is no password in {}", path.display()));
+        for text in ["one", "two\n", "three\r\n"] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(access.read().unwrap().password.unwrap(), text.trim_end());
+        }
     }
 }

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tenure_proto::v1;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::access::Access;
+use crate::access::{Access, Source};
 use crate::acquire::Acquire;
 use crate::address::Address;
 use crate::connection;
@@ -40,6 +41,7 @@ pub(crate) struct Handle {
     pub(crate) notes: mpsc::UnboundedSender<Note>,
     ids: Arc<AtomicU64>,
     api: Api,
+    trouble: watch::Receiver<Option<Error>>,
     holder: String,
     address: String,
 }
@@ -85,7 +87,7 @@ impl Client {
     }
 
     /// Every call of the server with its own messages, over a connection of its own that is made when it is first used
-    /// and mended by itself. It works as long as a client or a guard lives; [`connect_api`] is for those who need neither.
+    /// and mended by itself, with what is in the files then if password or certificates are in files. It works as long as a client or a guard lives; [`connect_api`] is for those who need neither.
     /// [`Error::of_status`] says what a failed call means.
     pub fn api(&self) -> Api {
         self.handle.api.clone()
@@ -94,6 +96,11 @@ impl Client {
     /// Who asks, unless an acquire says otherwise.
     pub fn holder(&self) -> &str {
         &self.handle.holder
+    }
+
+    /// Why there is no connection to the server just now, although one is being made; none if there is one.
+    pub fn trouble(&self) -> Option<Error> {
+        self.handle.trouble.borrow().clone()
     }
 
     /// Where the server is, as it was given.
@@ -172,21 +179,43 @@ impl Builder {
 
     /// What the server wants to hear before it does anything.
     pub fn password(mut self, password: impl Into<String>) -> Self {
-        self.access.password = Some(password.into());
+        self.access.password = Some(Source::Given(password.into().into_bytes()));
+        self
+    }
+
+    /// The same from a file, without the line's end after it. It is read for every connection that is made, also for those
+    /// that mend a broken one: whoever replaces it need not restart this process. A file that cannot be read or used is an
+    /// error when connecting, and later like a server that cannot be reached: it is tried again. This holds for all files
+    /// named here.
+    pub fn password_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.access.password = Some(Source::file(path.into()));
         self
     }
 
     /// Trusts only servers whose certificate one of these authorities has signed, in PEM form, instead of those that the
     /// system trusts. An address without a scheme is then spoken to in TLS.
     pub fn tls_ca(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.access.ca = Some(pem.into());
+        self.access.ca = Some(Source::Given(pem.into()));
+        self
+    }
+
+    /// The same from a file, read for every connection that is made, as with [`Builder::password_file`].
+    pub fn tls_ca_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.access.ca = Some(Source::file(path.into()));
         self
     }
 
     /// Shows a certificate of this client's own, for servers that want to see one; in PEM form, with its private key. An
     /// address without a scheme is then spoken to in TLS.
     pub fn tls_identity(mut self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
-        self.access.identity = Some((certificate.into(), key.into()));
+        self.access.identity = Some((Source::Given(certificate.into()), Source::Given(key.into())));
+        self
+    }
+
+    /// The same from two files, read for every connection that is made, as with [`Builder::password_file`]: certificates may
+    /// be short-lived.
+    pub fn tls_identity_files(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        self.access.identity = Some((Source::file(certificate.into()), Source::file(key.into())));
         self
     }
 
@@ -194,7 +223,7 @@ impl Builder {
     /// later are mended.
     pub async fn connect(self) -> Result<Client, Error> {
         let address = parse(self.address)?;
-        let target = Target::new(address, &self.access, self.connect_timeout)?;
+        let target = Target::new(address, self.access, self.connect_timeout)?;
         let given = target.address.given.clone();
         let holder = self.holder.unwrap_or_else(default_holder);
         let (asks, asked) = mpsc::channel(connection::ASKS_MAX);
@@ -210,8 +239,8 @@ impl Builder {
             connect_timeout: self.connect_timeout,
         };
         let mailbox = connection::Mailbox { asks: asked, notes: noted };
-        let api = connection::start(target, identity, ids.clone(), mailbox, greeting)?;
-        let handle = Handle { asks, notes, ids, api, holder, address: given };
+        let (api, trouble) = connection::start(target, identity, ids.clone(), mailbox, greeting)?;
+        let handle = Handle { asks, notes, ids, api, trouble, holder, address: given };
         let client = Client { handle: Arc::new(handle) };
         greeted.await.unwrap_or(Err(Error::Closed))?;
         Ok(client)
@@ -219,7 +248,7 @@ impl Builder {
 
     /// Connects without a session, for operators who look and change but hold nothing. A call is made to see who is there.
     pub async fn connect_api(self) -> Result<Api, Error> {
-        let target = Target::new(parse(self.address)?, &self.access, self.connect_timeout)?;
+        let target = Target::new(parse(self.address)?, self.access, self.connect_timeout)?;
         let attempt = async {
             let mut api = target.connect().await?;
             let look = v1::ListPoolsRequest { limit: Some(1), ..v1::ListPoolsRequest::default() };

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use tenure_proto::v1;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::error::Error;
 use crate::link::{self, Api, Dialed, Link, Target};
@@ -33,37 +33,35 @@ pub(crate) struct Mailbox {
 }
 
 /// Starts the thread. It tells whoever is to be greeted how the first attempt went; what is given back is for calls
-/// beside the session.
+/// beside the session, and why there is no connection when there is none.
 pub(crate) fn start(
     target: Target,
     identity: Identity,
     ids: Arc<AtomicU64>,
     mailbox: Mailbox,
     greeting: oneshot::Sender<Result<(), Error>>,
-) -> Result<Api, Error> {
+) -> Result<(Api, watch::Receiver<Option<Error>>), Error> {
     let failed = |error: std::io::Error| Error::Unreachable {
         address: target.address.given.clone(),
         why: format!("this process cannot connect to anything: {error}"),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-    let api = {
-        // What serves its calls lives in this runtime, whoever makes them.
-        let _in_runtime = runtime.enter();
-        target.connect_lazy()
-    };
+    let api = target.connect_lazy(runtime.handle());
+    let (trouble, troubled) = watch::channel(None);
     let connection = Connection {
         session: Session::new(identity, ids, greeting),
         line: Line::Down { until: crate::clock::now() },
         failures: 0,
         paused: Duration::ZERO,
         opened: None,
+        trouble,
         target: target.clone(),
     };
     std::thread::Builder::new()
         .name("tenure-client".to_owned())
         .spawn(move || runtime.block_on(connection.run(mailbox)))
         .map_err(failed)?;
-    Ok(api)
+    Ok((api, troubled))
 }
 
 struct Connection {
@@ -75,6 +73,8 @@ struct Connection {
     paused: Duration,
     /// Since when the session is open on this connection.
     opened: Option<Instant>,
+    /// Why there is no connection.
+    trouble: watch::Sender<Option<Error>>,
     target: Target,
 }
 
@@ -180,6 +180,7 @@ impl Connection {
         let heard = self.session.hear(now, message);
         if self.session.is_open() && self.opened.is_none() {
             self.opened = Some(now);
+            self.trouble.send_replace(None);
             if self.failures > 0 {
                 tracing::info!(address = self.target.address.given, "connected again");
             }
@@ -200,9 +201,14 @@ impl Connection {
         self.failures = self.failures.saturating_add(1);
         self.paused = pause(self.failures, PAUSE_FIRST, PAUSE_MOST);
         self.session.disconnected(now, error.clone());
+        let before = self.trouble.send_replace(Some(error.clone()));
+        // A server that is away is expected to come back; what keeps us out when it is there has to be mended by somebody.
+        let is_news = !matches!(error, Error::Unreachable { .. })
+            && before.is_none_or(|before| before.to_string() != error.to_string());
         match self.failures {
             _ if self.session.is_over() => {}
             1 => tracing::warn!(address = self.target.address.given, %error, "connection lost, connecting again"),
+            _ if is_news => tracing::warn!(address = self.target.address.given, %error, "not connected, trying again"),
             _ => tracing::debug!(address = self.target.address.given, %error, pause = ?self.paused, "not connected"),
         }
         self.line = Line::Down { until: now + self.paused };

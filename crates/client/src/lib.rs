@@ -35,13 +35,15 @@
 //!   server says that the hold is over, [`Guard::lost`] resolves. A process that was paused notices only when it goes on:
 //!   that is what [`Guard::token`] is for. On Linux the time that the host was suspended counts.
 //! - **Broken connections are mended.** Holds, and places in the queue, survive a lost connection and a restart of the
-//!   server, as long as the session's grace and the leases last.
+//!   server, as long as the session's grace and the leases last. Passwords and certificates that are in files are read anew
+//!   for it.
 //! - **Nothing is left behind.** Dropping a guard releases its hold; dropping an acquire that waits leaves the queue. Both
 //!   happen in the background: call [`Guard::release`] or [`Client::close`] before the process ends to know that they did.
 
 mod access;
 mod acquire;
 mod address;
+mod calls;
 mod client;
 mod clock;
 mod connection;
@@ -52,9 +54,9 @@ mod probe;
 mod random;
 mod session;
 
-pub use access::Credentials;
 pub use acquire::Acquire;
 pub use address::check_address;
+pub use calls::Calls;
 pub use client::{Builder, Client, connect_api, default_holder};
 pub use error::Error;
 pub use guard::{Deadlines, Guard, Lost};

@@ -2,18 +2,21 @@
 
 use std::error::Error as StdError;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_proto::v1;
 use tenure_proto::v1::tenure_client::TenureClient;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::service::interceptor::InterceptedService;
-use tonic::transport::{Channel, Endpoint, Uri};
+use tonic::codegen::http::HeaderValue;
+use tonic::transport::{Endpoint, Uri};
 use tonic::{Code, Status, Streaming};
 
-use crate::access::{self, Access, Credentials};
+use crate::access::{self, Access};
 use crate::address::{Address, PORT_DEFAULT};
+use crate::calls::Calls;
 use crate::error::Error;
 use crate::probe;
 
@@ -32,14 +35,16 @@ pub(crate) struct Link {
 }
 
 /// Every call of the server with its own messages.
-pub type Api = TenureClient<InterceptedService<Channel, Credentials>>;
+pub type Api = TenureClient<Calls>;
 
 /// A server: where it is, and how to be let in.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) address: Address,
+    access: Arc<Access>,
+    /// Without what depends on the papers.
     endpoint: Endpoint,
-    credentials: Credentials,
+    connect_timeout: Duration,
     tls: Option<Tls>,
 }
 
@@ -50,43 +55,61 @@ enum Tls {
     Identified,
 }
 
+/// All that one connection is made with.
+pub(crate) struct Prepared {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) password: Option<HeaderValue>,
+}
+
 impl Target {
-    pub(crate) fn new(address: Address, access: &Access, connect_timeout: Duration) -> Result<Self, Error> {
+    pub(crate) fn new(address: Address, access: Access, connect_timeout: Duration) -> Result<Self, Error> {
         let unreachable = |why: String| Error::Unreachable { address: address.given.clone(), why };
         let tls = address.is_tls(access.wants_tls());
         let uri: Uri = address.uri(tls).parse().map_err(|error| unreachable(reason(&error)))?;
-        let mut endpoint = Endpoint::from(uri)
+        let endpoint = Endpoint::from(uri)
             .user_agent(concat!("tenure-client/", env!("CARGO_PKG_VERSION")))
             .map_err(|error| unreachable(reason(&error)))?
             .connect_timeout(connect_timeout)
-            .tcp_nodelay(true)
             .http2_keep_alive_interval(KEEP_ALIVE)
             .keep_alive_timeout(KEEP_ALIVE)
             .keep_alive_while_idle(true);
-        if tls {
-            let config = access.tls(connect_timeout).map_err(Error::Unusable)?;
-            endpoint = endpoint.tls_config(config).map_err(|error| Error::Unusable(reason(&error)))?;
+        let seen = if access.is_identified() { Tls::Identified } else { Tls::Anonymous };
+        Ok(Self { address, access: Arc::new(access), endpoint, connect_timeout, tls: tls.then_some(seen) })
+    }
+
+    /// Takes password and certificates as they are now.
+    pub(crate) async fn prepare(&self, runtime: &Handle) -> Result<Prepared, Error> {
+        let access = self.access.clone();
+        let papers = if access.has_files() {
+            // A file system that hangs is not to hold up what else the thread has to do.
+            let read = runtime.spawn_blocking(move || access.read()).await;
+            read.unwrap_or_else(|_| Err("the files cannot be read: the client is closed".to_owned()))
+        } else {
+            access.read()
+        };
+        let papers = papers.map_err(Error::Unusable)?;
+        let password = papers.password.clone();
+        let mut endpoint = self.endpoint.clone();
+        if self.tls.is_some() {
+            let unusable = |error| Error::Unusable(reason(&error) + &self.access.identity_origin());
+            endpoint = endpoint.tls_config(papers.tls(self.connect_timeout)).map_err(unusable)?;
         }
-        let credentials = access.credentials().map_err(Error::Unusable)?;
-        let seen = if access.identity.is_some() { Tls::Identified } else { Tls::Anonymous };
-        Ok(Self { address, endpoint, credentials, tls: tls.then_some(seen) })
+        Ok(Prepared { endpoint, password })
     }
 
     pub(crate) async fn connect(&self) -> Result<Api, Error> {
-        let failed = |error: tonic::transport::Error| Error::Unreachable {
-            address: self.address.given.clone(),
-            why: reason(&error),
-        };
-        self.endpoint.connect().await.map(|channel| self.api(channel)).map_err(failed)
+        Calls::connect(self.clone()).await.map(Api::new)
     }
 
-    /// Connects with the first call, and again whenever that is needed.
-    pub(crate) fn connect_lazy(&self) -> Api {
-        self.api(self.endpoint.connect_lazy())
+    /// Connects with the first call, and again whenever that is needed. What serves the calls lives in the runtime,
+    /// whoever makes them.
+    pub(crate) fn connect_lazy(&self, runtime: &Handle) -> Api {
+        Api::new(Calls::lazy(self.clone(), runtime.clone()))
     }
 
-    fn api(&self, channel: Channel) -> Api {
-        TenureClient::with_interceptor(channel, self.credentials.clone())
+    /// Why a connection did not come about.
+    pub(crate) fn unreachable(&self, error: &tonic::transport::Error) -> Error {
+        Error::Unreachable { address: self.address.given.clone(), why: reason(error) }
     }
 
     /// What the failure of the first call means, after a look at who is there.

@@ -164,6 +164,8 @@ pub struct OpenSession {
     pub grace: Ttl,
     /// Whether a connection carries it from the start.
     pub attached: bool,
+    /// Whether it outlives its connection at least as long as what it then holds has time left.
+    pub outlasts_holds: bool,
 }
 
 #[derive(Clone, Debug)]

@@ -74,6 +74,7 @@ pub enum Event {
         holder: Arc<Holder>,
         grace: Ttl,
         attached: bool,
+        outlasts_holds: bool,
     },
     SessionKept {
         id: SessionId,

@@ -51,6 +51,8 @@ pub struct Session {
     pub key: Key,
     pub holder: Arc<Holder>,
     pub grace: Ttl,
+    /// Without its connection it does not end before those of its holds that have a time.
+    pub outlasts_holds: bool,
     /// Whether a connection carries it; if not, it ends at its deadline.
     pub attached: bool,
     /// Its connection was lost, by a restart of the server perhaps, and its client has not been heard of since. A session
@@ -98,6 +100,7 @@ impl Session {
             key,
             holder,
             grace,
+            outlasts_holds: false,
             attached: deadline.is_none(),
             away: false,
             attachments,

@@ -123,13 +123,14 @@ impl State {
             Event::RequestWithdrawn { namespace, request } => {
                 self.remember(at, namespace.clone(), request.clone(), None);
             }
-            Event::SessionOpened { id, namespace, key, holder, grace, attached } => {
+            Event::SessionOpened { id, namespace, key, holder, grace, attached, outlasts_holds } => {
                 self.counters.session_next = self.counters.session_next.max(id.0 + 1);
                 let session = Session {
                     namespace: namespace.clone(),
                     key: *key,
                     holder: holder.clone(),
                     grace: *grace,
+                    outlasts_holds: *outlasts_holds,
                     attached: *attached,
                     away: false,
                     attachments: u64::from(*attached),
@@ -181,8 +182,9 @@ impl State {
                 assert!(pool.holds.is_empty() && pool.queue.is_empty(), "a pool goes when nobody has or wants it");
             }
             Event::Restarted => {
+                let open = self.sessions.iter().filter(|(_, session)| !session.closing);
                 let sessions: alloc::vec::Vec<_> =
-                    self.sessions.iter().filter(|(_, it)| !it.closing).map(|(id, it)| (*id, at + it.grace)).collect();
+                    open.map(|(id, session)| (*id, self.session_deadline(at, session))).collect();
                 for (id, deadline) in sessions {
                     self.set_session(id, false, Some(deadline));
                 }
@@ -193,6 +195,13 @@ impl State {
     /// When something comes due next.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// When a session ends that no connection carries, if its client was last heard of at `at`.
+    pub(crate) fn session_deadline(&self, at: Timestamp, session: &Session) -> Timestamp {
+        let times = session.holds.iter().filter_map(|token| self.holds[token].deadline);
+        let outlasted = if session.outlasts_holds { times.max() } else { None };
+        outlasted.map_or(at + session.grace, |last| last.max(at + session.grace))
     }
 
     /// How far a request has come, if it is remembered.

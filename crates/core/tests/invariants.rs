@@ -13,7 +13,7 @@ const COMMANDS: usize = 400;
 
 #[test]
 fn whatever_callers_send_the_promises_hold() {
-    let mut adopted = 0;
+    let (mut adopted, mut outlasted) = (0, 0);
     for seed in 1..=SEEDS {
         let mut world = World::new(seed);
         for step in 0..COMMANDS {
@@ -21,8 +21,10 @@ fn whatever_callers_send_the_promises_hold() {
             world.check(&format!("seed {seed}, step {step}"));
         }
         adopted += world.adopted.len();
+        outlasted += world.outlasted;
     }
     assert!(adopted > 0, "some holds have been renewed while their session was away");
+    assert!(outlasted > 0, "some sessions have outlived their grace for what they held");
 }
 
 struct World {
@@ -36,6 +38,8 @@ struct World {
     waiting: BTreeMap<WaiterId, Option<u64>>,
     /// Holds that have left their session.
     adopted: BTreeSet<Token>,
+    /// How often a session was given more than its grace for what it held.
+    outlasted: usize,
     /// Every place in a rate window that was ever granted: pool, from, until.
     windows: Vec<(PoolName, u64, u64)>,
 }
@@ -55,6 +59,7 @@ impl World {
             session_keys: Vec::new(),
             waiting: BTreeMap::new(),
             adopted: BTreeSet::new(),
+            outlasted: 0,
             windows: Vec::new(),
         };
         world.apply(Command::SetPool(SetPool { pool: path("backfill"), spec: units(4, Order::Backfill) }));
@@ -104,8 +109,9 @@ impl World {
             78..80 => Command::OpenSession(OpenSession {
                 namespace,
                 holder: holder("session"),
-                grace: Ttl::from_millis(1 + self.below(200)),
+                grace: Ttl::from_millis(1 + if self.below(2) == 0 { self.below(5) } else { self.below(200) }),
                 attached: self.below(2) == 0,
+                outlasts_holds: self.below(2) == 0,
             }),
             80..82 => match self.pick(self.session_keys.clone()) {
                 Some(session) => Command::AttachSession { namespace, session },
@@ -172,6 +178,7 @@ impl World {
             (_, 3) => None,
             _ => Some(Lifetime::Leased(Ttl::from_millis(1 + self.below(50)))),
         };
+        let in_session = self.below(3) == 0 || matches!(lifetime, Some(Lifetime::Session(_)));
         let size = match name {
             "rate" => Some(3),
             "mutex" if self.below(10) == 0 => Some(2),
@@ -189,7 +196,7 @@ impl World {
             },
             priority: Priority::parse(self.below(3) as i64 - 1).expect("small"),
             holder: holder("somebody"),
-            session: if self.below(3) == 0 { self.pick(self.session_keys.clone()) } else { None },
+            session: if in_session { self.pick(self.session_keys.clone()) } else { None },
             request: (self.below(3) == 0).then(|| self.request_id()),
         }
     }
@@ -251,6 +258,9 @@ impl World {
                 Event::WaitEnded { id, .. } => {
                     self.waiting.remove(id).expect("a wait ends once");
                 }
+                Event::Restarted | Event::SessionDetached { .. } | Event::SessionKept { .. } => {
+                    self.check_lost_sessions(event);
+                }
                 _ => {}
             }
         }
@@ -262,6 +272,25 @@ impl World {
                     if (*token, *session, how) == (lost.token, Some(*id), &lost.how))
             });
             assert_eq!(ended.count(), 1, "what is lost has ended, and is lost once");
+        }
+    }
+
+    /// A session that has just been left without a connection has its grace and, if it is to outlast what it holds, that
+    /// long; no longer.
+    fn check_lost_sessions(&mut self, event: &Event) {
+        let state = &self.replayed;
+        for (id, session) in state.sessions().filter(|(_, session)| !session.closing) {
+            if let Event::SessionDetached { id: one, .. } | Event::SessionKept { id: one, .. } = event
+                && *one != id
+            {
+                continue;
+            }
+            let holds = (1..=self.token_last).filter_map(|token| state.hold(Token(token)));
+            let own = holds.filter(|hold| hold.session == Some(id) && matches!(hold.lifetime, Lifetime::Session(_)));
+            let last = own.filter_map(|hold| hold.deadline).max().filter(|_| session.outlasts_holds);
+            let grace = Timestamp::from_millis(self.now) + session.grace;
+            assert_eq!(session.deadline, Some(last.map_or(grace, |last| last.max(grace))), "{event:?}");
+            self.outlasted += usize::from(session.deadline > Some(grace));
         }
     }
 

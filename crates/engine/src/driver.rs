@@ -71,6 +71,8 @@ pub(crate) struct Driver {
     carriers: HashMap<SessionId, Carrier>,
     /// Sessions that have ended, and whose carriers have not been told yet.
     over: Vec<SessionId>,
+    /// Sessions whose carriers did not listen, by attachment: to be detached when nothing is due.
+    unheeded: Vec<(SessionId, u64)>,
     /// Holds whose grant was told more than once, and how often: one caller's hanging up must not take the
     /// hold from another.
     told: BTreeMap<Token, usize>,
@@ -184,6 +186,7 @@ impl Driver {
             waiting: HashMap::new(),
             carriers: HashMap::new(),
             over: Vec::new(),
+            unheeded: Vec::new(),
             told: BTreeMap::new(),
             batch: Batch::default(),
         }
@@ -320,7 +323,7 @@ impl Driver {
             let attachment = carrier.attachment;
             self.dismiss(session, Refusal::LimitReached { limit, max });
             // Nobody else would say so, and a session that is not detached never ends.
-            self.apply(Command::DetachSession { session, attachment });
+            self.unheeded.push((session, attachment));
             return;
         }
         let lost = Arc::new(lost);
@@ -351,13 +354,23 @@ impl Driver {
 
     /// Ends what is due, unless there is so much of it that the rest is left to the next batch.
     fn expire(&mut self) {
-        while !self.is_full() && self.machine.next_deadline().is_some_and(|deadline| deadline <= self.batch.at) {
+        while !self.is_full() && self.is_due() {
             self.apply(Command::Expire);
+        }
+        // Losses mostly come of what is due, and that must all have ended before a session can be detached.
+        if !self.is_due() {
+            for (session, attachment) in std::mem::take(&mut self.unheeded) {
+                self.apply(Command::DetachSession { session, attachment });
+            }
         }
         // A session with much to end may end in a later batch than the one in which it was asked to.
         for session in std::mem::take(&mut self.over) {
             self.dismiss(session, Refusal::UnknownSession);
         }
+    }
+
+    fn is_due(&self) -> bool {
+        self.machine.next_deadline().is_some_and(|deadline| deadline <= self.batch.at)
     }
 
     /// Whether the batch must be closed before anything else is handled.
@@ -417,8 +430,8 @@ impl Driver {
 #[cfg(test)]
 mod tests {
     use tenure_core::{
-        Acquire, Amount, Demand, HoldEnd, Holder, Limits, Namespace, OpenSession, PoolName, PoolPath, Priority, State,
-        Ttl, Wait,
+        Acquire, Amount, Demand, HoldEnd, Holder, Lifetime, Limits, Namespace, OpenSession, PoolName, PoolPath,
+        Priority, State, Ttl, Wait,
     };
 
     use super::*;
@@ -455,7 +468,8 @@ mod tests {
         let (answers, heard) = tokio::sync::mpsc::unbounded_channel();
         let holder = Arc::new(Holder::parse("tester", []).unwrap());
         let grace = Ttl::from_millis(30_000);
-        let open = OpenSession { namespace: Namespace::default(), holder, grace, attached: true };
+        let open =
+            OpenSession { namespace: Namespace::default(), holder, grace, attached: true, outlasts_holds: false };
         let reply_to = ReplyTo { id: 0, answers, returns: false };
         (Mail::Command { ticket: Ticket(0), command: Command::OpenSession(open), reply_to }, heard)
     }
@@ -472,6 +486,7 @@ mod tests {
         let lose = |driver: &mut Driver, tokens: std::ops::Range<u64>| {
             driver.begin(Timestamp::from_millis(1));
             tokens.for_each(|token| driver.tell_lost(session.id, lost(token)));
+            driver.expire();
             send(driver.finish());
         };
         let most = LOSSES_UNHEARD_MAX as u64;
@@ -491,6 +506,38 @@ mod tests {
         assert!(heard.try_recv().is_err());
         let until = Some(Timestamp::from_millis(30_001));
         assert_eq!(driver.next_deadline(), until, "the session has its grace to be resumed, and ends if it is not");
+    }
+
+    #[test]
+    fn more_losses_than_a_connection_can_hear_may_all_be_due_at_once() {
+        let mut driver = driver();
+        driver.begin(Timestamp::from_millis(1));
+        let (mail, mut heard) = open();
+        driver.handle(mail);
+        send(driver.finish());
+        let Some(Answered { reply: Ok(Reply::Session(session)), .. }) = heard.try_recv().ok() else { panic!() };
+        driver.begin(Timestamp::from_millis(1));
+        for n in 0..LOSSES_UNHEARD_MAX as u64 + 10_000 {
+            if driver.is_full() {
+                driver.finish();
+                driver.begin(Timestamp::from_millis(1));
+            }
+            let Mail::Command { ticket, command: Command::Acquire(acquire), reply_to } = acquire("many", n) else {
+                panic!()
+            };
+            let (session, lifetime) = (Some(session.key), Some(Lifetime::Session(Some(Ttl::from_millis(1_000)))));
+            let acquire = Acquire { session, lifetime, size: Some(1_000_000), ..acquire };
+            driver.handle(Mail::Command { ticket, command: Command::Acquire(acquire), reply_to });
+        }
+        driver.finish();
+        let due = driver.next_deadline().unwrap();
+        while driver.next_deadline().is_some_and(|deadline| deadline <= due) {
+            driver.begin(due);
+            send(driver.finish());
+        }
+        assert_eq!(driver.machine.state().stats().holds, 0);
+        assert_eq!(heard.len(), LOSSES_UNHEARD_MAX + 1, "and that it is dismissed");
+        assert!(!driver.machine.state().session(session.id).unwrap().attached);
     }
 
     fn send(prepared: Prepared) {

@@ -1,17 +1,20 @@
 //! Takes connections for both ports: with their keep-alive, and through their TLS handshake if there is to be TLS.
 //!
-//! Handshakes go on beside each other and have an end, so that nobody is kept out by somebody who says nothing.
+//! Handshakes go on beside each other. They and a connection's first words have an end, so that nobody is kept out by those
+//! who say nothing, and they cost little.
 
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
+use tokio::time::Sleep;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
@@ -23,8 +26,9 @@ use crate::tls::Tls;
 
 /// After a failed accept, usually for lack of file descriptors, others need time to let go of theirs.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-/// A few round trips, over bad lines too.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// What a connection must say before it is known to speak HTTP: as much as HTTP/2 begins with. Until then HTTP has no limit
+/// of its own to how long it listens.
+const FIRST_WORDS_BYTES: usize = 24;
 /// Connections that are ready to be served; beyond it they wait in the system's own queue.
 const READY_MAX: usize = 64;
 /// How a TLS client begins; a letter is how an HTTP client does.
@@ -35,18 +39,13 @@ const WANTS_TLS: &[u8] =
 /// The connections to a port, until this is dropped.
 pub(crate) fn incoming(listener: TcpListener, config: &Config, face: Face) -> ReceiverStream<Socket> {
     let (ready, incoming) = mpsc::channel(READY_MAX);
-    let keepalive = TcpKeepalive::new().with_time(config.keepalive_interval).with_interval(config.keepalive_timeout);
-    tokio::spawn(accept(listener, keepalive, config.tls.clone(), face, ready));
+    tokio::spawn(accept(listener, config.clone(), face, ready));
     ReceiverStream::new(incoming)
 }
 
-async fn accept(
-    listener: TcpListener,
-    keepalive: TcpKeepalive,
-    tls: Option<Tls>,
-    face: Face,
-    ready: mpsc::Sender<Socket>,
-) {
+async fn accept(listener: TcpListener, config: Config, face: Face, ready: mpsc::Sender<Socket>) {
+    let keepalive = TcpKeepalive::new().with_time(config.keepalive_interval).with_interval(config.keepalive_timeout);
+    let patience = config.opening_timeout;
     loop {
         let accepted = tokio::select! {
             () = ready.closed() => return,
@@ -61,9 +60,9 @@ async fn accept(
             }
         };
         prepare(&socket, &keepalive);
-        match &tls {
+        match &config.tls {
             None => {
-                if ready.send(Socket::Plain(socket)).await.is_err() {
+                if ready.send(Socket::new(Stream::Plain(socket), face, patience)).await.is_err() {
                     return;
                 }
             }
@@ -72,8 +71,10 @@ async fn accept(
                 tokio::spawn(async move {
                     tokio::select! {
                         () = ready.closed() => {}
-                        shaken = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake(socket, &tls, face)) => {
-                            hand_over(shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())), peer, &ready).await;
+                        shaken = tokio::time::timeout(patience, handshake(socket, &tls, face)) => {
+                            let shaken = shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+                            let socket = shaken.map(|stream| Socket::new(stream, face, patience));
+                            hand_over(socket, peer, &ready).await;
                         }
                     }
                 });
@@ -90,7 +91,7 @@ fn prepare(socket: &TcpStream, keepalive: &TcpKeepalive) {
     }
 }
 
-async fn handshake(mut socket: TcpStream, tls: &Tls, face: Face) -> io::Result<Socket> {
+async fn handshake(mut socket: TcpStream, tls: &Tls, face: Face) -> io::Result<Stream> {
     if let Face::Http = face {
         let mut first = [TLS_HANDSHAKE];
         socket.peek(&mut first).await?;
@@ -103,7 +104,7 @@ async fn handshake(mut socket: TcpStream, tls: &Tls, face: Face) -> io::Result<S
         }
     }
     let stream = TlsAcceptor::from(tls.config(face)).accept(socket).await?;
-    Ok(Socket::Tls(Box::new(stream)))
+    Ok(Stream::Tls(Box::new(stream)))
 }
 
 async fn hand_over(shaken: io::Result<Socket>, peer: SocketAddr, ready: &mpsc::Sender<Socket>) {
@@ -114,52 +115,110 @@ async fn hand_over(shaken: io::Result<Socket>, peer: SocketAddr, ready: &mpsc::S
     }
 }
 
-/// A connection, whichever way it is spoken on.
+/// A connection. Reading from one that has not said its first words in time fails, which makes HTTP hang up.
 #[derive(Debug)]
-pub(crate) enum Socket {
+pub(crate) struct Socket {
+    stream: Stream,
+    opening: Option<Opening>,
+}
+
+/// Whichever way it is spoken on.
+#[derive(Debug)]
+enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// What a new connection still has to say, and until when.
+#[derive(Debug)]
+struct Opening {
+    face: Face,
+    unsaid: usize,
+    end: Pin<Box<Sleep>>,
+}
+
+impl Socket {
+    fn new(stream: Stream, face: Face, patience: Duration) -> Self {
+        let end = Box::pin(tokio::time::sleep(patience));
+        Self { stream, opening: Some(Opening { face, unsaid: FIRST_WORDS_BYTES, end }) }
+    }
+
+    /// Whether the peer has hung up, as far as the system knows by now. What it said before that may not have been read.
+    pub(crate) fn has_hung_up(&self) -> bool {
+        let socket = match &self.stream {
+            Stream::Plain(socket) => socket,
+            Stream::Tls(stream) => stream.get_ref().0,
+        };
+        // A reset is told in any case.
+        let mut fds = [PollFd::new(socket, PollFlags::RDHUP)];
+        poll(&mut fds, Some(&Timespec::default())).is_ok() && !fds[0].revents().is_empty()
+    }
+
+    fn has_said(&mut self, bytes: usize) {
+        self.opening.take_if(|opening| {
+            opening.unsaid = opening.unsaid.saturating_sub(bytes);
+            opening.unsaid == 0
+        });
+    }
+
+    /// A request of HTTP/1 may be shorter than the first words, and has been understood if it is answered. Over gRPC the
+    /// server speaks first, which says nothing of the client.
+    fn is_answered(&mut self) {
+        self.opening.take_if(|opening| matches!(opening.face, Face::Http));
+    }
 }
 
 impl Connected for Socket {
     type ConnectInfo = TcpConnectInfo;
 
     fn connect_info(&self) -> TcpConnectInfo {
-        match self {
-            Self::Plain(socket) => socket.connect_info(),
-            Self::Tls(stream) => stream.get_ref().0.connect_info(),
+        match &self.stream {
+            Stream::Plain(socket) => socket.connect_info(),
+            Stream::Tls(stream) => stream.get_ref().0.connect_info(),
         }
     }
 }
 
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(socket) => Pin::new(socket).poll_read(context, buffer),
-            Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        let socket = self.get_mut();
+        let before = buffer.filled().len();
+        let polled = match &mut socket.stream {
+            Stream::Plain(socket) => Pin::new(socket).poll_read(context, buffer),
+            Stream::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        };
+        socket.has_said(buffer.filled().len() - before);
+        match &mut socket.opening {
+            Some(opening) if polled.is_pending() => {
+                ready!(opening.end.as_mut().poll(context));
+                Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "it has not said what it wants")))
+            }
+            _ => polled,
         }
     }
 }
 
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(socket) => Pin::new(socket).poll_write(context, bytes),
-            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        let socket = self.get_mut();
+        socket.is_answered();
+        match &mut socket.stream {
+            Stream::Plain(socket) => Pin::new(socket).poll_write(context, bytes),
+            Stream::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(socket) => Pin::new(socket).poll_flush(context),
-            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
+        match &mut self.get_mut().stream {
+            Stream::Plain(socket) => Pin::new(socket).poll_flush(context),
+            Stream::Tls(stream) => Pin::new(stream).poll_flush(context),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(socket) => Pin::new(socket).poll_shutdown(context),
-            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        match &mut self.get_mut().stream {
+            Stream::Plain(socket) => Pin::new(socket).poll_shutdown(context),
+            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }
 
@@ -168,16 +227,18 @@ impl AsyncWrite for Socket {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(socket) => Pin::new(socket).poll_write_vectored(context, slices),
-            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+        let socket = self.get_mut();
+        socket.is_answered();
+        match &mut socket.stream {
+            Stream::Plain(socket) => Pin::new(socket).poll_write_vectored(context, slices),
+            Stream::Tls(stream) => Pin::new(stream).poll_write_vectored(context, slices),
         }
     }
 
     fn is_write_vectored(&self) -> bool {
-        match self {
-            Self::Plain(socket) => socket.is_write_vectored(),
-            Self::Tls(stream) => stream.is_write_vectored(),
+        match &self.stream {
+            Stream::Plain(socket) => socket.is_write_vectored(),
+            Stream::Tls(stream) => stream.is_write_vectored(),
         }
     }
 }

@@ -18,7 +18,8 @@ use tower::{Layer, Service};
 
 /// Probes and balancers have no password, and learn nothing but that there is a server.
 const OPEN_PATHS: [&str; 2] = ["/healthz", "/readyz"];
-const OPEN_SERVICE: &str = "/grpc.health.v1.Health/";
+/// Not its `Watch`, which goes on for as long as the caller likes.
+const OPEN_METHOD: &str = "/grpc.health.v1.Health/Check";
 const BEARER: &[u8] = b"Bearer ";
 const BASIC: &[u8] = b"Basic ";
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Basic realm=\"Restricted\"");
@@ -77,7 +78,7 @@ impl Door {
         // The first one counts, as with LDLM.
         let given = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
         match self.face {
-            Face::Grpc if path.starts_with(OPEN_SERVICE) => None,
+            Face::Grpc if path == OPEN_METHOD => None,
             Face::Grpc => match given {
                 None => Some(Status::unauthenticated("missing credentials").into_http()),
                 Some(given) if password.is(given) || is_bearer(password, given) => None,
@@ -206,8 +207,11 @@ mod tests {
             assert!(answer(Face::Http, closed, None).is_some(), "{closed}");
         }
         assert!(answer(Face::Grpc, "/grpc.health.v1.Health/Check", None).is_none());
-        assert!(answer(Face::Grpc, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", None).is_some());
-        assert!(answer(Face::Grpc, "/healthz", None).is_some());
+        for closed in
+            ["/grpc.health.v1.Health/Watch", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "/healthz"]
+        {
+            assert!(answer(Face::Grpc, closed, None).is_some(), "{closed}");
+        }
     }
 
     #[test]

@@ -24,6 +24,7 @@ use std::time::Duration;
 use tenure_core::*;
 use tenure_engine::{Calls, Engine, Failure, Ticket};
 use tenure_proto::ldlm::{Error, ErrorCode, LockResponse, RenewRequest, UnlockRequest, UnlockResponse};
+use tokio::sync::watch;
 
 /// What LDLM's own server has options for.
 #[derive(Clone, Debug)]
@@ -47,6 +48,8 @@ impl Default for LdlmConfig {
 pub(crate) struct Ldlm {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) config: LdlmConfig,
+    /// Every session of a connection listens to it until it has ended, or is to outlive the server.
+    pub(crate) unsettled: watch::Sender<()>,
 }
 
 /// A request for a lock, whichever way it came.
@@ -143,7 +146,7 @@ impl Ldlm {
             _ => return refuse(ErrorCode::InvalidLockSize, "lock size must be greater than 0"),
         };
         let ttl = seconds(ask.lock_timeout_seconds);
-        let (session, holder) = caller.session(self, ttl).await?;
+        let (session, holder) = caller.session(self, ttl.is_some()).await?;
         let lifetime = match (session, ttl) {
             (Some(_), ttl) => Lifetime::Session(ttl),
             (None, Some(ttl)) => Lifetime::Leased(ttl),
@@ -228,23 +231,14 @@ impl Ldlm {
 
 impl Caller<'_> {
     /// The session that a lock is to end with, if it is to end with one, and whose lock it is.
-    async fn session(&self, ldlm: &Ldlm, ttl: Option<Ttl>) -> Result<(Option<Key>, Arc<Holder>), NotLocked> {
+    async fn session(&self, ldlm: &Ldlm, timed: bool) -> Result<(Option<Key>, Arc<Holder>), NotLocked> {
         let kept = ldlm.config.no_clear_on_disconnect;
         match self {
             Self::Connection(connection) if kept => Ok((None, connection.holder())),
-            Self::Connection(connection) => {
-                Ok((Some(connection.session(grace(&ldlm.config, ttl)).await?), connection.holder()))
-            }
+            Self::Connection(connection) => Ok((Some(connection.session(timed).await?), connection.holder())),
             Self::Rest { session, holder } => Ok(((!kept).then_some(*session), holder.clone())),
         }
     }
-}
-
-/// How long a connection's session outlives a restart of the server. A lock with a time must have it all; the
-/// doubling keeps the sessions of a connection few, whatever times it asks for.
-fn grace(config: &LdlmConfig, ttl: Option<Ttl>) -> Ttl {
-    let needed = ttl.map_or(0, |ttl| ttl.as_millis().next_power_of_two());
-    Ttl::from_millis(needed).clamp(config.default_lock_timeout, TTL_MAX.max(config.default_lock_timeout))
 }
 
 /// None if it is not to end by time. Beyond what Tenure counts it is as long as can be.
@@ -286,17 +280,6 @@ fn holder(via: &str, peer: &str, user_agent: Option<&str>) -> Holder {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_lock_with_a_time_has_it_all_after_a_restart() {
-        let config = LdlmConfig::default();
-        for millis in [1, 30_000, 600_000, 3_600_000, 7 * 24 * 3_600_000] {
-            assert!(grace(&config, Some(Ttl::from_millis(millis))).as_millis() >= millis);
-        }
-        assert_eq!(grace(&config, None), config.default_lock_timeout);
-        assert_eq!(grace(&config, seconds(30)), config.default_lock_timeout);
-        assert_eq!(grace(&config, Some(TTL_MAX)), TTL_MAX);
-    }
 
     #[test]
     fn times_beyond_all_bounds_are_as_long_as_can_be() {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tenure_engine::Engine;
 use tenure_proto::v1::tenure_server::TenureServer;
 use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
@@ -28,10 +29,26 @@ use crate::{accept, http, metrics, rest, version};
 const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Metadata is names and tokens, not data.
 const HEADER_BYTES_MAX: u32 = 16 * 1024;
+/// Calls of one connection that may have been cancelled before they were looked at; beyond it the connection is closed, and
+/// with it go the locks of an LDLM client. A client with thousands of tasks may give up all it has just asked for while the
+/// server stands still for a moment, and then both come at once. HTTP/2 as it comes allows 20, which saves nothing here: calls
+/// that are not cancelled cost more, and have no limit.
+pub(crate) const CANCELLED_MAX: usize = 10_000;
+/// Calls of one connection that may break the rules of HTTP/2, in all its life. No sound client breaks any, but an answer
+/// that comes before its request has ended may look like it, and connections live long.
+pub(crate) const BROKEN_MAX: usize = 10_000;
+/// What a connection may send that is not yet looked at. HTTP/2 also takes half of it for the overhead of small messages, 256
+/// bytes each, and closes a connection that has more of them under way: this is room for 65,000 calls at once. Only those count
+/// whose end comes by itself, as from clients in Rust and in Node.
+pub(crate) const UNREAD_BYTES_MAX: u32 = 32 * 1024 * 1024;
 /// Connections that may wait to be accepted. With fewer, a restart of many clients makes some of them wait a second.
 const BACKLOG: u32 = 4_096;
 /// How long a stop waits for clients to read their last answers.
 const STOP_GRACE: Duration = Duration::from_secs(5);
+/// How long a stop waits for the sessions of clients that had hung up to end, before no command is taken any more. Each
+/// connection finds out with its next write, which is a goodbye, so this is a matter of milliseconds; a session that does
+/// not make it keeps its locks for a while, as if its client were still there.
+const SETTLING_MAX: Duration = Duration::from_secs(2);
 
 /// Where to listen, whom to let in, and how to notice clients that are gone without a word.
 #[derive(Clone, Debug)]
@@ -46,6 +63,8 @@ pub struct Config {
     pub keepalive_interval: Duration,
     /// How long it has to say so.
     pub keepalive_timeout: Duration,
+    /// How long a new connection has for its TLS handshake, and then for its first words.
+    pub opening_timeout: Duration,
     pub ldlm: LdlmConfig,
 }
 
@@ -58,6 +77,8 @@ impl Default for Config {
             tls: None,
             keepalive_interval: Duration::from_secs(60),
             keepalive_timeout: Duration::from_secs(10),
+            // A few round trips, over bad lines too.
+            opening_timeout: Duration::from_secs(10),
             ldlm: LdlmConfig::default(),
         }
     }
@@ -86,6 +107,8 @@ pub struct Server {
     http_addr: SocketAddr,
     engine: Arc<dyn Engine>,
     health: HealthReporter,
+    /// The sessions of LDLM's connections listen to it.
+    unsettled: watch::Sender<()>,
     /// No new connections; readiness says no.
     stopping: CancellationToken,
     /// The engine has answered all it is going to answer.
@@ -109,7 +132,8 @@ impl Server {
 
         let mut tasks = JoinSet::new();
         let tenure = Grpc { service: service.clone(), closing: closing.clone() };
-        let ldlm = Ldlm { engine: engine.clone(), config: config.ldlm.clone() };
+        let unsettled = watch::Sender::new(());
+        let ldlm = Ldlm { engine: engine.clone(), config: config.ldlm.clone(), unsettled: unsettled.clone() };
         tasks.spawn(serve_grpc(grpc, tenure, ldlm.clone(), health_service, config.clone(), stopping.clone()));
         if let Some(tls) = config.tls.clone() {
             tasks.spawn(tls.follow(stopping.clone()));
@@ -117,7 +141,7 @@ impl Server {
         let app = rest::App { service, ldlm, stopping: stopping.clone() };
         tasks.spawn(metrics::keep_small(closing.clone()));
         tasks.spawn(http::serve(http, rest::router(app), config, stopping.clone()));
-        Ok(Self { grpc_addr, http_addr, engine, health, stopping, closing, tasks })
+        Ok(Self { grpc_addr, http_addr, engine, health, unsettled, stopping, closing, tasks })
     }
 
     pub fn grpc_addr(&self) -> SocketAddr {
@@ -134,6 +158,9 @@ impl Server {
         self.health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
         self.health.set_not_serving::<TenureServer<Grpc>>().await;
         self.stopping.cancel();
+        if tokio::time::timeout(SETTLING_MAX, self.unsettled.closed()).await.is_err() {
+            tracing::warn!("locks of clients that have just hung up may be kept");
+        }
         self.engine.stop().await;
         self.closing.cancel();
         // Whoever watches the health would otherwise keep its connection, and this waiting for it.
@@ -183,6 +210,9 @@ async fn serve_grpc(
         // Waiting callers hold a stream each; a cap would lock out the release that they wait for.
         .max_concurrent_streams(None)
         .http2_max_header_list_size(HEADER_BYTES_MAX)
+        .initial_connection_window_size(UNREAD_BYTES_MAX)
+        .http2_max_pending_accept_reset_streams(Some(CANCELLED_MAX))
+        .http2_max_local_error_reset_streams(Some(BROKEN_MAX))
         .layer(MapResponseLayer::new(version::sign))
         .layer(Door::new(config.password, Face::Grpc))
         .add_service(TenureServer::new(tenure).max_decoding_message_size(MESSAGE_BYTES_MAX))

@@ -1,6 +1,7 @@
 //! The server's certificates: read from files, for both ports, and read anew when the files change.
 //!
-//! A new set is taken as a whole or not at all, and only for connections that come after it.
+//! A new set is taken as a whole or not at all, once nobody writes to it any more, and only for connections that come after
+//! it.
 
 use std::fmt;
 use std::io;
@@ -17,8 +18,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::auth::Face;
 
-/// How often the files are looked at: soon enough for whoever has just replaced them and wants to see that it works.
-const LOOK: Duration = Duration::from_secs(2);
+/// How often the files are looked at: soon enough for whoever has just replaced them and wants to see that it works, and
+/// seldom enough that a file does not look the same twice while it is being written.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// What is read, all of it PEM.
 #[derive(Clone, Debug)]
@@ -70,12 +72,10 @@ impl Tls {
     /// used changes nothing.
     pub fn reload(&self) -> Result<bool, TlsError> {
         let contents = Contents::read(&self.files)?;
-        if self.read(|current| current.contents == contents) {
-            return Ok(false);
+        match self.has(&contents) {
+            true => Ok(false),
+            false => self.take(contents).map(|()| true),
         }
-        let new = Current::of(&self.files, contents)?;
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
-        Ok(true)
     }
 
     /// What a handshake that begins now goes by.
@@ -90,10 +90,12 @@ impl Tls {
     pub(crate) async fn follow(self, end: CancellationToken) {
         // What was wrong the last time is not told again and again.
         let mut told = None;
+        let mut follower = Follower { tls: self.clone(), seen: None };
         while end.run_until_cancelled(tokio::time::sleep(LOOK)).await.is_some() {
-            let tls = self.clone();
-            let Ok(reloaded) = tokio::task::spawn_blocking(move || tls.reload()).await else { return };
-            match reloaded {
+            let looking = tokio::task::spawn_blocking(move || (follower.look(), follower));
+            let Ok((looked, same_follower)) = looking.await else { return };
+            follower = same_follower;
+            match looked {
                 Ok(true) => tracing::info!(cert = %self.files.cert.display(), "new certificates are in use"),
                 Ok(false) => {}
                 Err(error) => {
@@ -109,6 +111,16 @@ impl Tls {
         }
     }
 
+    fn has(&self, contents: &Contents) -> bool {
+        self.read(|current| current.contents == *contents)
+    }
+
+    fn take(&self, contents: Contents) -> Result<(), TlsError> {
+        let new = Current::of(&self.files, contents)?;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
+        Ok(())
+    }
+
     fn read<T>(&self, look: impl FnOnce(&Current) -> T) -> T {
         look(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -118,6 +130,30 @@ impl Tls {
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Tls").field(&self.files).finish()
+    }
+}
+
+/// Takes what it has seen twice in a row. A file that ends between two certificates because the rest is still to be written
+/// is a good one by itself, and would leave clients without the authorities they know.
+struct Follower {
+    tls: Tls,
+    /// What the files had the last time, if it was anything new.
+    seen: Option<Contents>,
+}
+
+impl Follower {
+    /// Whether anything new was taken.
+    fn look(&mut self) -> Result<bool, TlsError> {
+        let contents = Contents::read(&self.tls.files)?;
+        if self.tls.has(&contents) {
+            self.seen = None;
+            return Ok(false);
+        }
+        if self.seen.as_ref() != Some(&contents) {
+            self.seen = Some(contents);
+            return Ok(false);
+        }
+        self.tls.take(contents).map(|()| true)
     }
 }
 
@@ -177,5 +213,54 @@ fn reason(error: PemError, wanted: &str) -> String {
     match error {
         PemError::NoItemsFound => format!("it has no {wanted} in PEM form"),
         error => format!("its PEM is broken: {error}"),
+    }
+}
+
+#[cfg(test)]
+#[path = "../tests/wire/certificates.rs"]
+mod certificates;
+
+#[cfg(test)]
+mod tests {
+    use super::certificates::Authority;
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_still_being_written_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let authority = Authority::new("ours");
+        let files = authority.sign().write(folder.path(), "server");
+        let tls = Tls::load(TlsFiles { cert: files.cert.clone(), key: files.key.clone(), client_ca: None }).unwrap();
+        let mut follower = Follower { tls: tls.clone(), seen: None };
+        let in_use = || tls.read(|current| current.contents.cert.clone());
+        let before = in_use();
+        assert!(!follower.look().unwrap(), "nothing has changed");
+
+        let after = authority.sign();
+        let (cut, whole) = (after.certificate.clone(), [after.certificate, authority.pem()].concat());
+        std::fs::write(&files.key, after.key).unwrap();
+        assert!(!follower.look().unwrap(), "and what does not fit together yet is not told");
+        std::fs::write(&files.cert, &cut).unwrap();
+        assert!(!follower.look().unwrap());
+        std::fs::write(&files.cert, &whole).unwrap();
+        assert!(!follower.look().unwrap());
+        assert!(in_use() == before);
+        assert!(follower.look().unwrap());
+        assert!(in_use() == whole.as_bytes());
+        assert!(!follower.look().unwrap(), "it was taken already");
+    }
+
+    #[test]
+    fn what_stays_unusable_is_told_each_time_and_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = Authority::new("ours").sign().write(folder.path(), "server");
+        let tls = Tls::load(TlsFiles { cert: files.cert.clone(), key: files.key, client_ca: None }).unwrap();
+        let mut follower = Follower { tls: tls.clone(), seen: None };
+        std::fs::write(&files.cert, "not PEM").unwrap();
+        assert!(!follower.look().unwrap(), "it may be that it is being written");
+        for _ in 0..2 {
+            assert!(matches!(follower.look(), Err(TlsError::Unusable { .. })));
+        }
+        assert!(!tls.has(&Contents::read(&tls.files).unwrap()));
     }
 }

@@ -225,7 +225,7 @@ impl Following {
                 Ok((connection, events))
             };
             match timeout(ATTEMPT_MAX, attempt).await.unwrap_or_else(|_| Err(self.lost("it does not answer"))) {
-                Err(exit) if may_pass(&exit) && since.elapsed() < UNREACHABLE_MAX => {}
+                Err(exit) if (may_pass(&exit) || is_kept_out(&exit)) && since.elapsed() < UNREACHABLE_MAX => {}
                 Err(exit) => return Err(exit),
                 Ok((connection, events)) => {
                     (self.connection, self.events) = (connection, events);
@@ -252,6 +252,14 @@ fn may_pass(exit: &Exit) -> bool {
         Exit::Client(Error::Refused(refusal)) => refusal.retry,
         _ => false,
     }
+}
+
+/// Whether password and certificates are not what the server wants. Whoever replaces them may be in the middle of it.
+fn is_kept_out(exit: &Exit) -> bool {
+    matches!(
+        exit,
+        Exit::NoInput { .. } | Exit::Usage { .. } | Exit::Client(Error::Unauthenticated { .. } | Error::Unusable(_))
+    )
 }
 
 /// The number of the newest event, so that a watch that has not seen any can be taken up again too.

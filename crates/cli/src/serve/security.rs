@@ -61,6 +61,12 @@ impl Security {
         Ok(access::password(named(&self.password_file))?.map(|(_, password)| password))
     }
 
+    /// Where the password comes from which no setting names.
+    pub(super) fn unnamed_password(&self) -> Option<&'static str> {
+        let is_set = std::env::var_os(env::PASSWORD).is_some_and(|password| !password.is_empty());
+        (is_set && named(&self.password_file).is_none()).then_some(env::PASSWORD)
+    }
+
     pub(super) fn tls(&self) -> Result<Option<Tls>, Exit> {
         let client_ca = named(&self.client_ca).map(Path::to_owned);
         let (cert, key) = match (named(&self.tls_cert), named(&self.tls_key)) {

@@ -90,3 +90,14 @@ async fn a_name_that_no_pool_can_have_is_known_by_both_its_names() {
         assert_eq!(tool.printed(&["ldlm", "unlock", &pool, &key]), "Unlocked: true\n");
     }
 }
+
+#[tokio::test]
+async fn a_place_in_a_rate_is_no_lock() {
+    let fixture = Fixture::start().await;
+    let tool = Tool::of(&fixture.server);
+    let rate = ["rate", "--nonblock", "r", "--limit", "1", "--per", "1h"];
+    assert_eq!(tool.printed(&rate), "");
+    assert_eq!(tool.printed(&["ldlm", "list"]), "No locks found\n");
+    assert_refused(tool.run(&["ldlm", "unlock", "r"]), UNKNOWN);
+    assert_eq!(tool.run(&rate).code, Some(75), "it is as taken as it was");
+}

@@ -28,16 +28,22 @@ async fn a_connection_that_ends_gives_back_all_it_had_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_connection_has_a_session_from_its_first_lock_on() {
+async fn a_connection_has_a_session_from_its_first_lock_on_and_another_for_those_with_a_time() {
     let fixture = Fixture::start().await;
     let alice = fixture.client().await;
     alice.unlock("x", "key").await;
     alice.renew("x", "key", 5).await;
     assert_eq!(fixture.sessions().await, []);
-    alice.locked("x").await;
-    alice.locked(timed("y", 30)).await;
+    for name in ["x", "y"] {
+        alice.locked(name).await;
+    }
+    assert_eq!(fixture.sessions().await.len(), 1);
+    for seconds in [30, 3_600, i32::MAX] {
+        alice.locked(timed(&format!("{seconds} s"), seconds)).await;
+    }
     let sessions = fixture.sessions().await;
-    assert!(sessions.len() == 1 && sessions[0].attached && sessions[0].holds == 2, "{sessions:?}");
+    assert!(sessions.iter().all(|session| session.attached), "{sessions:?}");
+    assert_eq!(sessions.iter().map(|session| session.holds).collect::<Vec<_>>(), [2, 3]);
     drop(alice);
     fixture.until_sessions(0).await;
 }

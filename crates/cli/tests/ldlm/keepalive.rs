@@ -10,9 +10,11 @@ fn try_lock(name: &str) -> TryLockRequest {
     name.message()
 }
 
-#[tokio::test]
+// With threads of its own for the clients that are alive, and time enough for them to answer: nothing that keeps this test
+// waiting may cost them their connections.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_answers_no_pings_loses_its_connection_and_its_locks() {
-    let fixture = Fixture::with(&["--keepalive-interval", "3s", "--keepalive-timeout", "1s"]).await;
+    let fixture = Fixture::with(&["--keepalive-interval", "1s", "--keepalive-timeout", "6s"]).await;
     let (alice, bob) = (fixture.client().await, fixture.client().await);
     // It answers, because its library does.
     alice.locked("y").await;

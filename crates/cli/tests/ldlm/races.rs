@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tenure_proto::ldlm::{ErrorCode, UnlockRequest};
+use tenure_proto::ldlm::{ErrorCode, LockResponse, UnlockRequest};
+use tokio::net::TcpStream;
 
-use crate::client::{lock, timed};
+use crate::client::{Ask, lock, timed};
 use crate::fixture::{Fixture, within};
 use crate::raw;
 
@@ -78,4 +79,50 @@ async fn many_unlocks_by_a_connection_that_is_gone_harm_nobody() {
         assert_eq!(fixture.holds().await, [], "round {round}");
     }
     fixture.until_sessions(1).await;
+}
+
+#[tokio::test]
+async fn a_client_that_gives_up_many_calls_at_once_keeps_its_connection_and_its_locks() {
+    let fixture = Fixture::start().await;
+    let alice = fixture.client().await;
+    alice.locked("x").await;
+    let mut bob = raw::send(fixture.grpc_addr(), "TryLock", &"y".message()).await;
+    assert!(within(raw::answer::<LockResponse>(&mut bob)).await.unwrap().locked);
+    within(give_up_and_ask_again(&mut bob)).await;
+    fixture.until_waiters("x", 0).await;
+    assert!(!alice.is_free("y").await);
+    // The HTTP port knows no such call, and says so over the same HTTP/2.
+    let mut carol = raw::send(fixture.http_addr(), "TryLock", &"y".message()).await;
+    within(give_up_and_ask_again(&mut carol)).await;
+}
+
+/// Asks for `x` and gives it up so often that the server cannot have looked at each before it is cancelled.
+async fn give_up_and_ask_again(socket: &mut TcpStream) {
+    let next = raw::give_up(socket, 3, "Lock", &lock("x"), 2_000).await;
+    ask_again(socket, next).await;
+}
+
+#[tokio::test]
+async fn a_client_that_makes_thousands_of_calls_at_once_keeps_its_connection_and_its_locks() {
+    let fixture = Fixture::start().await;
+    let alice = fixture.client().await;
+    alice.locked("x").await;
+    let mut bob = raw::send(fixture.grpc_addr(), "TryLock", &"y".message()).await;
+    assert!(within(raw::answer::<LockResponse>(&mut bob)).await.unwrap().locked);
+    let next = raw::send_many(&mut bob, 3, "Lock", &lock("x"), 5_000).await;
+    within(ask_again(&mut bob, next)).await;
+    fixture.until_waiters("x", 5_000).await;
+    assert!(!alice.is_free("y").await);
+}
+
+/// Whether it is still answered on a new stream.
+async fn ask_again(socket: &mut TcpStream, next: u32) {
+    raw::send_more(socket, next, "TryLock", &"x".message()).await;
+    while let Some(frame) = raw::heard(socket).await {
+        assert_ne!(frame.kind, raw::GO_AWAY, "{frame:?}");
+        if frame.stream == next {
+            return;
+        }
+    }
+    panic!("it was hung up on");
 }

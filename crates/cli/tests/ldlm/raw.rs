@@ -47,6 +47,44 @@ pub(crate) async fn cancel(socket: &mut TcpStream) {
     socket.write_all(&bytes).await.unwrap();
 }
 
+/// Makes so many requests and cancels each, all in one go, from this stream on. Gives the next one that is free.
+pub(crate) async fn give_up(
+    socket: &mut TcpStream,
+    first: u32,
+    method: &str,
+    message: &impl Message,
+    times: u32,
+) -> u32 {
+    let mut bytes = Vec::new();
+    let end = first + 2 * times;
+    for stream in (first..end).step_by(2) {
+        request(&mut bytes, stream, method, message, &[]);
+        frame(&mut bytes, RESET, 0, stream, &CANCEL);
+    }
+    socket.write_all(&bytes).await.unwrap();
+    end
+}
+
+/// Makes so many requests in one go, from this stream on. The end of each comes by itself, as some libraries have it. Gives
+/// the next stream that is free.
+pub(crate) async fn send_many(
+    socket: &mut TcpStream,
+    first: u32,
+    method: &str,
+    message: &impl Message,
+    times: u32,
+) -> u32 {
+    let mut bytes = Vec::new();
+    let end = first + 2 * times;
+    for stream in (first..end).step_by(2) {
+        headers(&mut bytes, stream, method, &[]);
+        frame(&mut bytes, DATA, 0, stream, &body(message));
+        frame(&mut bytes, DATA, END_STREAM, stream, &[]);
+    }
+    socket.write_all(&bytes).await.unwrap();
+    end
+}
+
 /// Asks so many times in one go whether anybody is there.
 pub(crate) async fn ping(socket: &mut TcpStream, times: usize) {
     let mut bytes = Vec::new();
@@ -101,6 +139,11 @@ const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
 fn request(bytes: &mut Vec<u8>, stream: u32, method: &str, message: &impl Message, more: &[(&str, &str)]) {
+    headers(bytes, stream, method, more);
+    frame(bytes, DATA, END_STREAM, stream, &body(message));
+}
+
+fn headers(bytes: &mut Vec<u8>, stream: u32, method: &str, more: &[(&str, &str)]) {
     let path = format!("/ldlm.LDLM/{method}");
     let fields = [
         (":method", "POST"),
@@ -120,10 +163,13 @@ fn request(bytes: &mut Vec<u8>, stream: u32, method: &str, message: &impl Messag
         }
     }
     frame(bytes, HEADERS, END_HEADERS, stream, &headers);
+}
+
+fn body(message: &impl Message) -> Vec<u8> {
     let mut body = vec![0];
     body.extend_from_slice(&u32::try_from(message.encoded_len()).unwrap().to_be_bytes());
     body.extend(message.encode_to_vec());
-    frame(bytes, DATA, END_STREAM, stream, &body);
+    body
 }
 
 fn frame(bytes: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {

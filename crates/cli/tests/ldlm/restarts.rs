@@ -1,11 +1,12 @@
 //! The server stops or is killed and comes back: what was held still is, with the time it had left.
 
-use tenure_proto::ldlm::ErrorCode;
-use tenure_proto::v1::ListHoldsRequest;
+use tenure_proto::ldlm::{ErrorCode, LockResponse};
+use tenure_proto::v1::{ListHoldsRequest, RenewRequest};
 use tonic::Code;
 
-use crate::client::{Client, lock, sized, timed};
+use crate::client::{Ask, Client, lock, sized, timed};
 use crate::fixture::{Fixture, killed, serve, within};
+use crate::raw;
 use crate::support::Process;
 
 /// For both ways in which a server ends, side by side.
@@ -86,6 +87,50 @@ async fn a_lock_with_a_time_has_what_was_left_of_it() {
         assert!(!bob.is_free("long").await, "however much longer than the time of those that have none");
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_lock_that_was_renewed_for_longer_has_what_is_left_of_that() {
+    both_ways(async |gracefully| {
+        let fixture = Fixture::durable(&["--default-lock-timeout", "1s"]).await;
+        let (alice, bob) = (fixture.client().await, fixture.client().await);
+        let keys = [alice.locked(timed("own", 2)).await, alice.locked(timed("others", 2)).await];
+        let ours = alice.locked(timed("ours", 2)).await;
+        assert!(alice.renew("own", &keys[0], 3_600).await.locked);
+        assert!(bob.renew("others", &keys[1], 3_600).await.locked, "from another connection");
+        let renew = RenewRequest { key: ours, ttl_ms: Some(3_600_000), ..RenewRequest::default() };
+        fixture.ours().renew(renew).await.unwrap();
+        let before = fixture.holds().await;
+        let fixture = ended(fixture, gracefully).await;
+        fixture.later(3).await;
+        let after = fixture.holds().await.into_iter().filter(|hold| !hold.pool.starts_with("clock"));
+        assert_eq!(after.collect::<Vec<_>>(), before, "the same times, the same tokens");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn those_who_hang_up_right_before_a_stop_leave_nothing_and_those_who_stay_keep_what_they_have() {
+    let fixture = Fixture::durable(&[]).await;
+    let (alice, addr) = (fixture.client().await, fixture.grpc_addr());
+    alice.locked("untimed").await;
+    alice.locked(timed("timed", 3_600)).await;
+    let kept = fixture.holds().await;
+    let mut leaving = Vec::new();
+    for at in 0..200 {
+        let request = if at % 3 == 0 { timed(&format!("x{at}"), 3_600) } else { format!("x{at}").as_str().message() };
+        let mut socket = raw::send(addr, "TryLock", &request).await;
+        assert!(raw::answer::<LockResponse>(&mut socket).await.unwrap().locked);
+        if at % 2 == 0 {
+            // It does not say goodbye.
+            socket.set_zero_linger().unwrap();
+        }
+        leaving.push(socket);
+    }
+    drop(leaving);
+    let fixture = fixture.restart().await;
+    assert_eq!(fixture.holds().await, kept);
+    assert_eq!(fixture.sessions().await.len(), 2);
 }
 
 #[tokio::test]

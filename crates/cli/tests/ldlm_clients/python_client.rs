@@ -59,7 +59,7 @@ fn every_call_and_every_error_of_the_client_for_asyncio_is_as_its_users_know_it(
         "a task that is cancelled leaves the queue",
     ];
     let sessions = ["a connection that is closed gives back what it held"];
-    assert_sees(&python("calls_aio.py", &server.grpc, &[]), &[&calls[..], &ERRORS, &sessions].concat());
+    assert_sees(&python("calls_aio.py", &server.grpc, &[&server.http]), &[&calls[..], &ERRORS, &sessions].concat());
 }
 
 #[test]

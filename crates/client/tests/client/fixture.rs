@@ -30,9 +30,13 @@ impl Host {
 
     /// With what is in the folder. A server that was killed a moment ago may still be letting go of it.
     pub(crate) async fn on(folder: &Path) -> Self {
+        Self::on_with(folder, Config::any_ports()).await
+    }
+
+    pub(crate) async fn on_with(folder: &Path, config: Config) -> Self {
         let retention = Retention::default();
         let disk = Disk { dir: folder.to_owned(), durability: Durability::Os, retention };
-        Self::with(Storage { disk: Some(disk), ..Storage::default() }, Config::any_ports()).await
+        Self::with(Storage { disk: Some(disk), ..Storage::default() }, config).await
     }
 
     async fn with(storage: Storage, config: Config) -> Self {

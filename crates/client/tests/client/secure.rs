@@ -1,11 +1,13 @@
 //! Servers that want a password or speak TLS: who has what they want is let in, and who has not is told what to do.
 
+use std::path::Path;
+
 use tempfile::TempDir;
 use tenure_client::{Builder, Client, Error, v1};
 use tenure_server::{Config, Password, Tls, TlsFiles};
 
 use crate::certificates::{Authority, Identity};
-use crate::fixture::{Host, until_happened, within};
+use crate::fixture::{Host, deadline, eventually, holds, until_happened, until_renewed, within};
 use crate::proxy::Proxy;
 
 const PASSWORD: &str = "Größe: 1";
@@ -121,6 +123,9 @@ async fn what_cannot_be_used_is_said_before_anything_is_sent() {
         builder().tls_identity(&*one.certificate, "nothing"),
         builder().tls_identity(&*one.certificate, &*another.key),
         builder().password("two\nlines"),
+        builder().password_file("none"),
+        builder().tls_ca_file("none"),
+        builder().tls_identity_files("none", "none"),
     ] {
         let error = refused(unusable).await;
         assert!(matches!(error, Error::Unusable(_)), "{error:?}");
@@ -146,4 +151,77 @@ async fn a_cut_line_is_mended_with_password_and_tls() {
     within(guard.release()).await.unwrap();
     drop(within(waiting).await.unwrap().unwrap());
     within(api.clone().list_pools(v1::ListPoolsRequest::default())).await.unwrap();
+}
+
+/// A server that knows this password and trusts the clients of this authority, on what is in the folder. Its own files are
+/// there too, and those of a client that it lets in.
+async fn demanding(folder: &Path, password: &str, authority: &Authority) -> Host {
+    authority.write(folder, "ca.crt");
+    authority.sign().write(folder, "client");
+    std::fs::write(folder.join("password"), format!("{password}\n")).unwrap();
+    let files = authority.sign().write(folder, "server");
+    let client_ca = Some(authority.write(folder, "clients.crt"));
+    let tls = Some(Tls::load(TlsFiles { cert: files.cert, key: files.key, client_ca }).unwrap());
+    let password = Some(Password::parse(password).unwrap());
+    Host::on_with(&folder.join("data"), Config { tls, password, ..Config::any_ports() }).await
+}
+
+fn from_files(proxy: &Proxy, folder: &Path) -> Builder {
+    Client::builder(proxy.address.to_string())
+        .password_file(folder.join("password"))
+        .tls_ca_file(folder.join("ca.crt"))
+        .tls_identity_files(folder.join("client.crt"), folder.join("client.key"))
+}
+
+#[tokio::test]
+async fn new_secrets_in_the_same_files_are_taken_when_the_server_comes_back_with_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = demanding(folder.path(), "first", &Authority::new("first")).await;
+    let proxy = Proxy::before(host.address).await;
+    let client = within(from_files(&proxy, folder.path()).connect()).await.unwrap();
+    let (beside, alone) = (client.api(), within(from_files(&proxy, folder.path()).connect_api()).await.unwrap());
+    let guard = within(client.lock("db")).await.unwrap();
+    assert_eq!((holds(&beside, "db").await.len(), client.trouble().is_none()), (1, true));
+
+    let before = deadline(&guard);
+    host.kill();
+    eventually(|| async { client.trouble() }).await;
+    let host = demanding(folder.path(), "second", &Authority::new("second")).await;
+    proxy.lead_to(host.address);
+    until_renewed(&guard, before).await;
+    assert!(client.trouble().is_none());
+    for api in [&beside, &alone] {
+        let tokens: Vec<_> = holds(api, "db").await.iter().map(|hold| hold.token).collect();
+        assert_eq!(tokens, [guard.token()]);
+    }
+    within(guard.release()).await.unwrap();
+    within(client.close()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_file_that_is_gone_is_named_and_looked_for_until_it_is_back() {
+    let host = Host::start_with(Config { password: password(), ..Config::any_ports() }).await;
+    let proxy = Proxy::before(host.address).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("password");
+    let builder = Client::builder(proxy.address.to_string()).password_file(&path);
+    let named = format!("{} cannot be read", path.display());
+    let error = refused(builder.clone()).await;
+    assert!(matches!(&error, Error::Unusable(why) if why.contains(&named)), "{error:?}");
+
+    std::fs::write(&path, PASSWORD).unwrap();
+    let client = within(builder.connect()).await.unwrap();
+    let guard = within(client.lock("db")).await.unwrap();
+    let before = deadline(&guard);
+    std::fs::remove_file(&path).unwrap();
+    proxy.cut();
+    let is_named = |error: &Error| matches!(error, Error::Unusable(why) if why.contains(&named));
+    eventually(|| async { client.trouble().filter(is_named) }).await;
+    let status = within(client.api().list_pools(v1::ListPoolsRequest::default())).await.unwrap_err();
+    let error = Error::of_status(client.address(), status);
+    assert!(matches!(&error, Error::Unreachable { why, .. } if why.contains(&named)), "{error:?}");
+
+    std::fs::write(&path, PASSWORD).unwrap();
+    until_renewed(&guard, before).await;
+    within(client.api().list_pools(v1::ListPoolsRequest::default())).await.unwrap();
 }

@@ -23,6 +23,7 @@ impl Step<'_> {
             holder: open.holder,
             grace: open.grace,
             attached: open.attached,
+            outlasts_holds: open.outlasts_holds,
         });
         Ok(self.session_reply(id))
     }
@@ -32,7 +33,7 @@ impl Step<'_> {
         let session = &self.state().sessions[&id];
         // While a connection carries it there is nothing to prolong.
         if !session.attached {
-            let deadline = self.at() + session.grace;
+            let deadline = self.state().session_deadline(self.at(), session);
             self.emit(Event::SessionKept { id, deadline });
         }
         Ok(self.session_reply(id))
@@ -53,7 +54,7 @@ impl Step<'_> {
             && session.attached
             && session.attachments == attachment
         {
-            let deadline = self.at() + session.grace;
+            let deadline = self.state().session_deadline(self.at(), session);
             let (namespace, holder) = (session.namespace.clone(), session.holder.id.clone());
             self.emit(Event::SessionDetached { id, namespace, holder, deadline });
         }

@@ -74,6 +74,7 @@ pub(super) fn opening(grace: u64, attached: bool) -> OpenSession {
         holder: Arc::new(Holder::parse("tester", []).expect("a holder")),
         grace: Ttl::from_millis(grace),
         attached,
+        outlasts_holds: false,
     }
 }
 

@@ -209,6 +209,7 @@ pub(super) fn session_row(session: &Session) -> stored::SessionRow {
         deadline_ms: session.deadline.map(Timestamp::as_millis),
         closing: session.closing,
         away: session.away,
+        outlasts_holds: session.outlasts_holds,
     }
 }
 
@@ -223,6 +224,7 @@ pub(super) fn to_session(row: stored::SessionRow) -> Result<Session, Wrong> {
         row.closing,
     );
     session.away = row.away;
+    session.outlasts_holds = row.outlasts_holds;
     Ok(session)
 }
 

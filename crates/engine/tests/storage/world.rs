@@ -214,12 +214,17 @@ impl World {
                 None => Command::Expire,
             },
             72 => Command::OwnerGone { namespace, owner: self.owner() },
-            73..77 => Command::OpenSession(OpenSession {
-                namespace,
-                holder: self.holder(),
-                grace: Ttl::from_millis(1 + self.random.next() % 60_000),
-                attached: self.random.one_in(2),
-            }),
+            73..77 => {
+                let holder = self.holder();
+                let grace = 1 + self.random.next() % 60_000;
+                Command::OpenSession(OpenSession {
+                    namespace,
+                    holder,
+                    grace: Ttl::from_millis(grace),
+                    attached: self.random.one_in(2),
+                    outlasts_holds: grace.is_multiple_of(2),
+                })
+            }
             77..86 => {
                 let Some((key, id)) = self.random.pick(&self.sessions).copied() else { return Command::Expire };
                 let namespace = self.machine.state().session(id).map_or(namespace, |session| session.namespace.clone());

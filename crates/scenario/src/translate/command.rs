@@ -49,6 +49,7 @@ pub fn command(
             holder: Arc::new(Holder::parse(actor, [])?),
             grace: Ttl::parse("grace", open.grace)?,
             attached: !open.polled,
+            outlasts_holds: false,
         }),
         Action::KeepAlive => Command::KeepAlive { namespace: own().namespace.clone(), session: own().opened.key },
         Action::DropSession => Command::DetachSession { session: own().opened.id, attachment: own().opened.attachment },

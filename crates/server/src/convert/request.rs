@@ -134,6 +134,7 @@ pub(crate) fn open_session(request: v1::OpenSessionRequest, attached: bool) -> R
         holder: holder(&request.holder, &request.meta)?,
         grace: request.grace_ms.map_or(Ok(GRACE_DEFAULT), |millis| ttl("grace_ms", millis))?,
         attached,
+        outlasts_holds: false,
     })
 }
 

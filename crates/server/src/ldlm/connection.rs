@@ -4,7 +4,6 @@
 //! gone and is refused, and one that comes in time leaves what it got to the session. So it does not matter how calls,
 //! grants and the end of the connection interleave.
 
-use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -18,12 +17,13 @@ use tenure_proto::ldlm::LockResponse;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
-use tonic::transport::server::{Connected, TcpConnectInfo};
+use tonic::transport::server::Connected;
 
 use super::handover::{Crossing, Handover};
 use super::onlooker::Onlooker;
 use super::pings::Farewell;
 use super::{Granted, Ldlm, NotLocked, Trouble};
+use crate::accept::Socket;
 
 /// Before a session is asked to end again, if the engine had no room for it.
 const END_AGAIN: Duration = Duration::from_millis(20);
@@ -34,16 +34,24 @@ pub(crate) struct Connection(Arc<Shared>);
 
 struct Shared {
     engine: Arc<dyn Engine>,
-    /// The server stops: its connections end, but not what their clients hold.
+    /// How long locks without a time outlive a restart of the server.
+    grace: Ttl,
+    unsettled: watch::Sender<()>,
+    /// The server stops: it hangs up on its clients, but they keep what they hold.
     stopping: CancellationToken,
+    /// The client has hung up, or is not listened to any more: its sessions end.
     gone: CancellationToken,
+    /// The server hangs up: the sessions are left to the next one.
+    left: CancellationToken,
     peer: Option<SocketAddr>,
     holder: OnceLock<Arc<Holder>>,
     crossing: Arc<Crossing>,
-    /// By the time for which they outlive a restart of the server: a connection whose locks all have short times, or
-    /// none, has one.
-    sessions: Mutex<BTreeMap<Ttl, watch::Receiver<Stage>>>,
+    sessions: Mutex<Sessions>,
 }
+
+/// The one of the locks that have no time, and the one of those that have: after a restart of the server these must not end
+/// with the others.
+type Sessions = [Option<watch::Receiver<Stage>>; 2];
 
 #[derive(Clone)]
 enum Stage {
@@ -54,12 +62,16 @@ enum Stage {
 }
 
 impl Connection {
-    fn new(engine: Arc<dyn Engine>, stopping: CancellationToken, peer: Option<SocketAddr>) -> Self {
+    fn new(ldlm: &Ldlm, stopping: &CancellationToken, peer: Option<SocketAddr>) -> Self {
         Self(Arc::new(Shared {
-            crossing: Arc::new(Crossing::new(engine.clone())),
-            engine,
-            stopping,
+            crossing: Arc::new(Crossing::new(ldlm.engine.clone())),
+            engine: ldlm.engine.clone(),
+            grace: ldlm.config.default_lock_timeout,
+            unsettled: ldlm.unsettled.clone(),
+            // One of its own: it is looked at with every write.
+            stopping: stopping.child_token(),
             gone: CancellationToken::new(),
+            left: CancellationToken::new(),
             peer,
             holder: OnceLock::new(),
             sessions: Mutex::default(),
@@ -79,14 +91,14 @@ impl Connection {
         self.0.holder.get().expect("it was just introduced").clone()
     }
 
-    /// The connection's session of this grace, which is opened if there is none yet.
-    pub(super) async fn session(&self, grace: Ttl) -> Result<Key, NotLocked> {
+    /// The connection's session for locks with a time, or for those without, which is opened if there is none yet.
+    pub(super) async fn session(&self, timed: bool) -> Result<Key, NotLocked> {
         if self.0.gone.is_cancelled() {
             return Err(Trouble::SessionOver.into());
         }
         let mut stage = {
             let mut sessions = self.sessions();
-            let stage = sessions.entry(grace).or_insert_with(|| self.open(grace));
+            let stage = sessions[usize::from(timed)].get_or_insert_with(|| self.open(timed));
             // For all calls but the first.
             if let Stage::Open(key) = *stage.borrow() {
                 return Ok(key);
@@ -102,22 +114,30 @@ impl Connection {
         }
     }
 
-    fn open(&self, grace: Ttl) -> watch::Receiver<Stage> {
+    fn open(&self, timed: bool) -> watch::Receiver<Stage> {
         let (tell, stage) = watch::channel(Stage::Opening);
         let (connection, holder) = (self.clone(), self.holder());
+        let unsettled = self.0.unsettled.subscribe();
         tokio::spawn(async move {
-            connection.carry(grace, holder, tell).await;
+            connection.carry(timed, holder, tell, unsettled).await;
             // The next lock gets a new one, if there is to be a next.
-            connection.sessions().remove(&grace);
+            connection.sessions()[usize::from(timed)] = None;
         });
         stage
     }
 
     /// A session from its beginning to its end.
-    async fn carry(&self, grace: Ttl, holder: Arc<Holder>, tell: watch::Sender<Stage>) {
-        let Shared { engine, stopping, gone, .. } = &*self.0;
+    async fn carry(
+        &self,
+        timed: bool,
+        holder: Arc<Holder>,
+        tell: watch::Sender<Stage>,
+        unsettled: watch::Receiver<()>,
+    ) {
+        let Shared { engine, grace, gone, left, .. } = &*self.0;
         let (answers, mut heard) = mpsc::unbounded_channel();
-        let open = OpenSession { namespace: Namespace::default(), holder, grace, attached: true };
+        let (namespace, grace) = (Namespace::default(), *grace);
+        let open = OpenSession { namespace, holder, grace, attached: true, outlasts_holds: timed };
         let opened = match engine.submit(Command::OpenSession(open), ReplyTo { id: 0, answers, returns: false }) {
             Ok(_) => heard.recv().await.ok_or(Failure::Lost).and_then(|answered| answered.reply),
             Err(failure) => Err(failure),
@@ -129,18 +149,33 @@ impl Connection {
             Ok(other) => unreachable!("an open is not answered with {other:?}"),
         };
         tell.send_replace(Stage::Open(session));
-        // Its clients cannot be told what they lose. Anything else says that the session is over already.
+        // Its clients cannot be told what they lose. Anything else says that nobody carries the session any more: usually
+        // it is over, but if the engine has only given up telling of losses, it would outlive the connection.
         let over = async { while let Some(Answered { reply: Ok(Reply::Lost(_)), .. }) = heard.recv().await {} };
+        tokio::pin!(over);
         tokio::select! {
             () = gone.cancelled() => {}
-            () = over => return,
+            () = &mut over => {}
+            () = left.cancelled() => {
+                drop(unsettled);
+                return over.await;
+            }
         }
         let end = Command::EndSession { namespace: Namespace::default(), session };
-        while !stopping.is_cancelled()
-            && let Err(Failure::Overloaded { .. }) = engine.call(end.clone()).await
-        {
+        while let Err(Failure::Overloaded { .. }) = engine.call(end.clone()).await {
             tokio::time::sleep(END_AGAIN).await;
         }
+    }
+
+    /// Who hangs up, if the server stops: a client that has done so before it could have heard of it has left its locks,
+    /// and all others keep theirs. To be asked before anything is said to the client, because clients that are told to go
+    /// hang up themselves.
+    fn part(&self, socket: &Socket) {
+        let Shared { stopping, gone, left, .. } = &*self.0;
+        if !stopping.is_cancelled() || gone.is_cancelled() || left.is_cancelled() {
+            return;
+        }
+        if socket.has_hung_up() { gone.cancel() } else { left.cancel() }
     }
 
     /// What was granted to a caller of this connection, on its way there.
@@ -148,36 +183,40 @@ impl Connection {
         self.0.crossing.hand_over(granted, answer, care)
     }
 
-    fn sessions(&self) -> MutexGuard<'_, BTreeMap<Ttl, watch::Receiver<Stage>>> {
+    fn sessions(&self) -> MutexGuard<'_, Sessions> {
         self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What bytes come and go through. It is dropped when the connection ends, however it does.
-pub(crate) struct Carried<I> {
-    io: I,
+pub(crate) struct Carried {
+    socket: Socket,
     connection: Connection,
     onlooker: Onlooker,
     farewell: Option<Farewell>,
 }
 
-impl<I: Connected<ConnectInfo = TcpConnectInfo>> Carried<I> {
-    pub(crate) fn new(io: I, ldlm: &Ldlm, stopping: &CancellationToken) -> Self {
-        let peer = io.connect_info().remote_addr();
-        let connection = Connection::new(ldlm.engine.clone(), stopping.clone(), peer);
+impl Carried {
+    pub(crate) fn new(socket: Socket, ldlm: &Ldlm, stopping: &CancellationToken) -> Self {
+        let connection = Connection::new(ldlm, stopping, socket.connect_info().remote_addr());
         let onlooker = Onlooker::new(connection.0.crossing.clone());
-        Self { io, connection, onlooker, farewell: None }
+        Self { socket, connection, onlooker, farewell: None }
     }
 }
 
-impl<I> Drop for Carried<I> {
+impl Drop for Carried {
     fn drop(&mut self) {
-        self.connection.0.gone.cancel();
-        self.connection.0.crossing.end();
+        let Shared { stopping, gone, crossing, .. } = &*self.connection.0;
+        if stopping.is_cancelled() {
+            self.connection.part(&self.socket)
+        } else {
+            gone.cancel()
+        }
+        crossing.end();
     }
 }
 
-impl<I> Connected for Carried<I> {
+impl Connected for Carried {
     type ConnectInfo = Connection;
 
     fn connect_info(&self) -> Connection {
@@ -185,22 +224,23 @@ impl<I> Connected for Carried<I> {
     }
 }
 
-impl<I: AsyncRead + Unpin> AsyncRead for Carried<I> {
+impl AsyncRead for Carried {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.onlooker.has_heard_enough() {
             // As if the client had hung up.
             return Poll::Ready(Ok(()));
         }
         let before = into.filled().len();
-        let polled = Pin::new(&mut self.io).poll_read(cx, into);
+        let polled = Pin::new(&mut self.socket).poll_read(cx, into);
         self.onlooker.read(&into.filled()[before..]);
         polled
     }
 }
 
-impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Carried<I> {
+impl AsyncWrite for Carried {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.io).poll_write(cx, from);
+        self.connection.part(&self.socket);
+        let polled = Pin::new(&mut self.socket).poll_write(cx, from);
         if let Poll::Ready(Ok(written)) = polled {
             self.onlooker.wrote(&from[..written]);
         }
@@ -209,18 +249,18 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Carried<I> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.connection.0.crossing.flushed();
-        Pin::new(&mut self.io).poll_flush(cx)
+        Pin::new(&mut self.socket).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { io, connection, onlooker, farewell } = &mut *self;
+        let Self { socket, connection, onlooker, farewell } = &mut *self;
         if farewell.is_none() && onlooker.has_heard_enough() && onlooker.may_interrupt() {
             tracing::debug!(peer = ?connection.0.peer, "a client pings too often");
             *farewell = Some(Farewell::new());
         }
         match farewell {
-            Some(farewell) => farewell.poll(Pin::new(io), cx),
-            None => Pin::new(io).poll_shutdown(cx),
+            Some(farewell) => farewell.poll(Pin::new(socket), cx),
+            None => Pin::new(socket).poll_shutdown(cx),
         }
     }
 
@@ -229,7 +269,8 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Carried<I> {
         cx: &mut Context<'_>,
         from: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.io).poll_write_vectored(cx, from);
+        self.connection.part(&self.socket);
+        let polled = Pin::new(&mut self.socket).poll_write_vectored(cx, from);
         if let Poll::Ready(Ok(mut written)) = polled {
             for slice in from {
                 let some = written.min(slice.len());
@@ -241,6 +282,70 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Carried<I> {
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
+        self.socket.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::*;
+    use tenure_engine::Calls;
+
+    use super::super::{LdlmConfig, path};
+    use super::*;
+    use crate::Storage;
+
+    /// More than the engine keeps for a connection that does not listen.
+    const LOSSES: u32 = 70_000;
+
+    fn acquire(name: &str, ttl: u64, session: Key) -> Acquire {
+        Acquire {
+            pool: path(name),
+            demand: Demand { amount: Amount::Count(1), selector: None },
+            size: Some(LOSSES),
+            lifetime: Some(Lifetime::Session(Some(Ttl::from_millis(ttl)))),
+            wait: Wait::Try,
+            priority: Priority::default(),
+            holder: Arc::new(Holder::parse("tester", []).unwrap()),
+            session: Some(session),
+            request: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_session_that_the_engine_gives_up_on_ends_and_the_next_lock_gets_another() {
+        let engine = Storage::default().start_engine().unwrap();
+        let unsettled = watch::Sender::new(());
+        let ldlm = Ldlm { engine: engine.clone(), config: LdlmConfig::default(), unsettled };
+        let connection = Connection::new(&ldlm, &CancellationToken::new(), None);
+        let Ok(session) = connection.session(true).await else { panic!("no session") };
+        assert!(matches!(
+            engine.acquire(acquire("kept", 3_600_000, session)).unwrap().settle().await,
+            Ok(Reply::Granted(_))
+        ));
+
+        // From here on the runtime, and with it the session's task, stands still.
+        let (answers, _heard) = mpsc::unbounded_channel();
+        for _ in 0..LOSSES {
+            let reply_to = || ReplyTo { id: 0, answers: answers.clone(), returns: true };
+            while engine.submit(Command::Acquire(acquire("short", 1, session)), reply_to()).is_err() {
+                std::thread::yield_now();
+            }
+        }
+        // The pool's and the session's beginnings, and two for each hold.
+        let seq = engine.last_event();
+        while seq.borrow().0 < u64::from(2 * LOSSES) {
+            std::thread::yield_now();
+        }
+        // Now it hears of it all.
+        let gone = async {
+            while connection.session(true).await.is_ok_and(|key| key == session) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), gone).await.unwrap();
+        let holds = Query::Holds { namespace: Namespace::default(), pool: None, holder: None, after: None, limit: 1 };
+        let Ok(Ok(View::Holds(holds))) = engine.query(holds).await else { panic!("no answer") };
+        assert_eq!(holds.items.len(), 0, "nothing outlives the session");
     }
 }

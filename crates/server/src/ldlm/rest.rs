@@ -66,6 +66,7 @@ impl Rest {
             holder: Arc::new(self.holder(headers)),
             grace: self.ldlm.config.rest_session_timeout,
             attached: false,
+            outlasts_holds: false,
         };
         match self.ldlm.engine.call(Command::OpenSession(open)).await? {
             Reply::Session(open) => {

@@ -15,6 +15,7 @@ mod openapi;
 mod operations;
 mod rest;
 mod secure;
+mod silent;
 mod stream;
 mod talk;
 mod watch;

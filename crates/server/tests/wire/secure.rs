@@ -1,6 +1,7 @@
 //! Who is let in: the password at both ports, TLS and certificates of clients, and certificates that are replaced while
 //! the server runs.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,7 +71,7 @@ async fn grpc_lets_in_whoever_has_the_password() {
 }
 
 #[tokio::test]
-async fn a_stream_and_what_does_not_exist_need_the_password_too_and_the_health_does_not() {
+async fn streams_and_what_does_not_exist_need_the_password_too_and_the_health_does_not() {
     let fixture = guarded().await;
     let channel = fixture.channel().await;
     let stream = tokio_stream::iter([ClientMessage::default()]);
@@ -82,7 +83,10 @@ async fn a_stream_and_what_does_not_exist_need_the_password_too_and_the_health_d
     let path = "/no.Such/Method".parse().unwrap();
     let refused = unknown.unary(tonic::Request::new(ListPoolsRequest::default()), path, codec);
     assert_eq!(within(refused).await.unwrap_err().code(), Code::Unauthenticated);
-    within(HealthClient::new(channel).check(HealthCheckRequest::default())).await.unwrap();
+    let mut health = HealthClient::new(channel);
+    within(health.check(HealthCheckRequest::default())).await.unwrap();
+    let refused = within(health.watch(HealthCheckRequest::default())).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unauthenticated, "it has no end");
 }
 
 #[tokio::test]
@@ -142,8 +146,8 @@ async fn ldlms_clients_need_the_same_password() {
 }
 
 /// A server with certificates in a folder.
-struct Secured {
-    fixture: Fixture,
+pub(crate) struct Secured {
+    pub(crate) fixture: Fixture,
     tls: Tls,
     folder: TempDir,
 }
@@ -153,7 +157,7 @@ impl Secured {
         Self::start_with(identity, client_ca, Config::any_ports()).await
     }
 
-    async fn start_with(identity: &Identity, client_ca: Option<&Authority>, config: Config) -> Self {
+    pub(crate) async fn start_with(identity: &Identity, client_ca: Option<&Authority>, config: Config) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let files = identity.write(folder.path(), "server");
         let client_ca = client_ca.map(|authority| authority.write(folder.path(), "clients.crt"));
@@ -184,25 +188,34 @@ impl Secured {
         identity: Option<&Identity>,
         protocols: &[&[u8]],
     ) -> std::io::Result<TlsStream<TcpStream>> {
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap()).unwrap();
-        let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots);
-        let mut config = match identity {
-            None => builder.with_no_client_auth(),
-            Some(Identity { certificate, key }) => {
-                let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
-                let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
-                builder.with_client_auth_cert(chain, key).unwrap()
-            }
-        };
-        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-        let socket = TcpStream::connect(self.fixture.server.http_addr()).await?;
-        let name = ServerName::try_from("localhost").unwrap();
-        TlsConnector::from(Arc::new(config)).connect(name, socket).await
+        shake(self.fixture.server.http_addr(), authority, identity, protocols).await
     }
+}
+
+pub(crate) async fn shake(
+    addr: SocketAddr,
+    authority: &Authority,
+    identity: Option<&Identity>,
+    protocols: &[&[u8]],
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap()).unwrap();
+    let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots);
+    let mut config = match identity {
+        None => builder.with_no_client_auth(),
+        Some(Identity { certificate, key }) => {
+            let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
+            let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+            builder.with_client_auth_cert(chain, key).unwrap()
+        }
+    };
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    let socket = TcpStream::connect(addr).await?;
+    let name = ServerName::try_from("localhost").unwrap();
+    TlsConnector::from(Arc::new(config)).connect(name, socket).await
 }
 
 async fn get_over_http1(stream: TlsStream<TcpStream>) -> hyper::Result<Response<Incoming>> {

@@ -1,19 +1,36 @@
-"""Every call of py-ldlm's client for asyncio, and every error that it tells apart."""
+"""Every call of py-ldlm's client for asyncio, and every error that it tells apart. The server's HTTP address is given too."""
 
 import asyncio
 import gc
+import json
+import sys
+import urllib.parse
+import urllib.request
 
 from facts import ADDRESS, ADDRESS_APART, fact, failure_aio
 from ldlm import AsyncClient, exceptions
 
 
+def waiters(name):
+    """How many the server has in the queue. A proxy that the machine may have is not asked."""
+    url = f"{sys.argv[2]}/api/v1/pools/{urllib.parse.quote(name)}/queue"
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url) as answer:
+        return len(json.load(answer)["waiters"])
+
+
+async def until_waiters(name, count):
+    while await asyncio.to_thread(waiters, name) != count:
+        await asyncio.sleep(0.01)
+
+
 async def give_up(client, other):
     lock = await client.lock("given up")
     waiting = asyncio.create_task(client.lock("given up"))
-    done, _ = await asyncio.wait([waiting], timeout=0.2)
-    assert not done
+    await until_waiters("given up", 1)
     waiting.cancel()
     await asyncio.wait([waiting])
+    assert waiting.cancelled()
+    await until_waiters("given up", 0)
     await lock.unlock()
     assert await other.lock("given up", wait_timeout_seconds=60)
 

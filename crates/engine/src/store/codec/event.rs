@@ -63,7 +63,7 @@ pub(super) fn event(event: &Event) -> stored::Event {
         Event::RequestWithdrawn { namespace, request } => {
             Kind::RequestWithdrawn(stored::RequestWithdrawn { namespace: text(namespace), request: text(request) })
         }
-        Event::SessionOpened { id, namespace, key: secret, holder: it, grace, attached } => {
+        Event::SessionOpened { id, namespace, key: secret, holder: it, grace, attached, outlasts_holds } => {
             Kind::SessionOpened(stored::SessionOpened {
                 id: id.0,
                 namespace: text(namespace),
@@ -71,6 +71,7 @@ pub(super) fn event(event: &Event) -> stored::Event {
                 holder: Some(holder(it)),
                 grace_ms: grace.as_millis(),
                 attached: *attached,
+                outlasts_holds: *outlasts_holds,
             })
         }
         Event::SessionKept { id, deadline } => {
@@ -170,6 +171,7 @@ pub(super) fn to_event(event: stored::Event) -> Result<Event, Wrong> {
             holder: to_holder(it.holder)?,
             grace: ttl("grace", it.grace_ms)?,
             attached: it.attached,
+            outlasts_holds: it.outlasts_holds,
         },
         Kind::SessionKept(it) => {
             Event::SessionKept { id: session_id(it.id)?, deadline: Timestamp::from_millis(it.deadline_ms) }
