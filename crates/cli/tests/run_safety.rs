@@ -14,18 +14,16 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::Pid;
 use support::Process;
+use support::job::until;
 use support::tool::Tool;
 
 /// The hold was lost while it was needed.
 const LOST: Option<i32> = Some(79);
-/// Much longer than anything here should take.
-const LIMIT: Duration = Duration::from_secs(90);
 
 /// Three that do not end when asked to, and write down who they are: the command, one in the background, and a daemon in
 /// a session of its own, which is nobody's child. And one that would end.
@@ -173,17 +171,17 @@ fn a_hold_that_was_granted_and_lost_while_the_wrapper_was_paused_is_waited_for_a
     let mut first = scene.run(&tool, &[], r#"echo $$ >>"$PIDS"; exec sleep 1000"#, 1);
     let options = ["-w", "60s", "--ttl", "2s", "--holder", "paused"];
     let mut paused = Run::start(&tool, &options, r#"echo $$ >>"$PIDS""#, &scene.file());
-    until(|| tool.run(&["queue", "db", "--json"]).stdout.contains("\"paused\""));
+    until("the paused one waits", || tool.run(&["queue", "db", "--json"]).stdout.contains("\"paused\""));
     // Who comes next keeps the hold until the paused one is back.
     let script = r#"echo $$ >>"$PIDS"; exec sleep 1000"#;
     let next = Run::start(&tool, &["-w", "60s", "--holder", "next"], script, &scene.file());
-    until(|| tool.run(&["queue", "db", "--json"]).stdout.contains("\"next\""));
+    until("the next one waits", || tool.run(&["queue", "db", "--json"]).stdout.contains("\"next\""));
     paused.signal(Signal::SIGSTOP);
     first.signal(Signal::SIGTERM);
     first.ended();
-    until(|| scene.pids().len() == 2);
+    until("both have run", || scene.pids().len() == 2);
     paused.signal(Signal::SIGCONT);
-    until(|| tool.run(&["queue", "db", "--json"]).stdout.contains("\"paused\""));
+    until("the paused one waits", || tool.run(&["queue", "db", "--json"]).stdout.contains("\"paused\""));
     assert_eq!(scene.pids().len(), 2, "it has not run beside the next");
     next.signal(Signal::SIGTERM);
     assert_eq!(paused.ended().code(), Some(0), "{}", paused.complained());
@@ -222,7 +220,7 @@ fn a_command_whose_hold_is_taken_away_is_asked_to_end_although_its_guard_is_paus
     kill(guard, Signal::SIGSTOP).unwrap();
     let done = tool.run(&["force-release", "db", "--holder", "first", "--token", &token, "--reason", "test"]);
     assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""), "{}", done.stdout);
-    until(|| scene.pids().last() == Some(&0));
+    until("the last one has run", || scene.pids().last() == Some(&0));
     kill(guard, Signal::SIGCONT).unwrap();
     assert_eq!(first.ended().code(), LOST);
 }
@@ -281,14 +279,14 @@ impl Scene {
     /// Runs it with the hold, and waits until so many have written down who they are.
     fn run(&self, tool: &Tool, options: &[&str], script: &str, pids: usize) -> Run {
         let run = Run::start(tool, options, script, &self.file());
-        until(|| self.pids().len() >= pids);
+        until("all have begun", || self.pids().len() >= pids);
         run
     }
 
     /// The next in line, as soon as it waits.
     fn next(&self, tool: &Tool) -> Next {
         let next = Next(Run::start(tool, &["-w", "60s", "--holder", "next"], LOOK, &self.file()));
-        until(|| tool.run(&["queue", "db", "--json"]).stdout.contains("\"next\""));
+        until("the next one waits", || tool.run(&["queue", "db", "--json"]).stdout.contains("\"next\""));
         next
     }
 
@@ -354,7 +352,7 @@ impl Run {
 
     fn ended(&mut self) -> ExitStatus {
         let mut status = None;
-        until(|| {
+        until("it ends", || {
             status = self.child.try_wait().unwrap();
             status.is_some()
         });
@@ -425,13 +423,5 @@ fn pass_on(mut from: TcpStream, mut to: TcpStream, cut: &AtomicBool) {
         if !cut.load(Ordering::SeqCst) && to.write_all(&bytes[..length]).is_err() {
             break;
         }
-    }
-}
-
-fn until(mut condition: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !condition() {
-        assert!(begun.elapsed() < LIMIT, "it does not come about");
-        thread::sleep(Duration::from_millis(10));
     }
 }
