@@ -46,7 +46,8 @@ impl Machine {
         Self::restored(State::new(limits.pool_idle), limits)
     }
 
-    /// Goes on from a recovered state. The first command must be [`Command::Restart`].
+    /// Goes on from a recovered state. The first command must be [`Command::Restart`], unless those who listened are
+    /// still there.
     pub fn restored(state: State, limits: Limits) -> Self {
         Self { state, limits, unserved: BTreeSet::new() }
     }
