@@ -13,6 +13,8 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+#[cfg(feature = "serde")]
+mod codec;
 mod command;
 mod decimal;
 mod event;

@@ -8,6 +8,7 @@ use crate::names::*;
 use crate::time::{Timestamp, Ttl};
 
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Query {
     /// Pools whose name starts with `prefix`, after the name `after`.
     Pools {
@@ -41,6 +42,7 @@ pub enum Query {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum View {
     Pools(Page<PoolView, PoolName>),
     Pool(alloc::boxed::Box<PoolDetail>),
@@ -53,6 +55,7 @@ pub enum View {
 /// Some of many; `next` is where to go on. Only without it are there no more: a listing looks at a bounded
 /// number of entries, so a page may have few items, or none, and still a `next`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Page<T, C> {
     pub items: Vec<T>,
     pub next: Option<C>,
@@ -60,6 +63,7 @@ pub struct Page<T, C> {
 
 /// A place in a queue: higher priority first, then arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Place {
     priority: core::cmp::Reverse<Priority>,
     arrival: WaiterId,
@@ -80,6 +84,7 @@ impl Place {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct HoldView {
     pub pool: PoolPath,
     pub token: Token,
@@ -93,6 +98,7 @@ pub struct HoldView {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WaiterView {
     pub id: WaiterId,
     pub place: Place,
@@ -107,6 +113,7 @@ pub struct WaiterView {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PoolView {
     pub pool: PoolPath,
     pub named: bool,
@@ -124,6 +131,7 @@ pub struct PoolView {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PoolDetail {
     pub summary: PoolView,
     pub spec: PoolSpec,
@@ -131,6 +139,7 @@ pub struct PoolDetail {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ResourceView {
     pub spec: ResourceSpec,
     pub condition: Condition,
@@ -141,6 +150,7 @@ pub struct ResourceView {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SessionView {
     pub id: SessionId,
     pub holder: Arc<Holder>,
@@ -154,6 +164,7 @@ pub struct SessionView {
 
 /// Totals over all namespaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Stats {
     pub pools: usize,
     pub holds: usize,

@@ -201,7 +201,7 @@ impl<C: Caller> Desk<C> {
                     listeners.push(caller.clone());
                 } else {
                     let (limit, max) = ("listeners_per_waiter_max", LISTENERS_PER_WAITER_MAX);
-                    reply = Reply::Refused(Box::new(Refusal::LimitReached { limit, max }));
+                    reply = Reply::Refused(Box::new(Refusal::LimitReached { limit: limit.into(), max }));
                 }
             }
             // Granted without anything happening: what an earlier caller was told is told again.
@@ -281,7 +281,7 @@ impl<C: Caller> Desk<C> {
         if carrier.unheard() >= LOSSES_UNHEARD_MAX {
             let (limit, max) = ("losses_unheard_max", LOSSES_UNHEARD_MAX);
             let attachment = carrier.attachment;
-            self.dismiss(session, Refusal::LimitReached { limit, max });
+            self.dismiss(session, Refusal::LimitReached { limit: limit.into(), max });
             // Nobody else would say so, and a session that is not detached never ends.
             self.unheeded.push((session, attachment));
             return;
