@@ -34,8 +34,8 @@ pub(crate) struct Settings {
     /// Which of how many it is.
     pub(crate) index: u64,
     pub(crate) of: u64,
-    /// Whether time passes only when somebody says so.
-    pub(crate) time_is_told: bool,
+    /// From when on time passes only as it is told, if it does.
+    pub(crate) time_told_from: Option<Timestamp>,
 }
 
 /// At most so many keepers: which of them made a key is in its last six bits.
@@ -73,8 +73,8 @@ pub(crate) struct Keeper {
     desk: Desk<Remote>,
     nonces: Arc<Mutex<Seeded>>,
     servers: BTreeMap<ServerId, Server>,
-    /// How far time is ahead of the workflow's, if it is told.
-    ahead: Ttl,
+    /// How much time has passed, if it is told.
+    passed: Ttl,
     happened: VecDeque<(usize, Happened)>,
     happened_bytes: usize,
     /// As of the last time it was reckoned.
@@ -115,7 +115,7 @@ impl Keeper {
             desk,
             nonces,
             servers: BTreeMap::new(),
-            ahead: Ttl::from_millis(0),
+            passed: Ttl::from_millis(0),
             happened: VecDeque::new(),
             happened_bytes: 0,
             state_bytes: 0,
@@ -133,7 +133,8 @@ impl Keeper {
     pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
         let silent = self.servers.values().map(|server| server.heard + SILENCE_MAX).min();
         let due = [self.desk.next_deadline(), silent].into_iter().flatten().min()?;
-        Some(Timestamp::from_millis(due.as_millis().saturating_sub(self.ahead.as_millis())))
+        // Where time is told, nothing comes due by itself.
+        self.settings.time_told_from.is_none().then_some(due)
     }
 
     /// Ends what is due, and whoever was silent for too long.
@@ -171,7 +172,7 @@ impl Keeper {
         if server.lanes[lane].sequence + 1 != batch.sequence {
             return Answer::Unknown;
         }
-        self.seed(&batch.seed);
+        lock(&self.nonces).mix(&batch.seed);
         self.desk.begin(at);
         for mail in &batch.mail {
             if self.desk.is_full() {
@@ -202,9 +203,10 @@ impl Keeper {
         batch.park_millis > 0 && batch.mail.is_empty() && !self.has_news(batch.server)
     }
 
-    /// How much later than the workflow's clock it is.
+    /// By the workflow's clock, or as it is told; never earlier than before.
     fn time(&self, clock: Timestamp) -> Timestamp {
-        (clock + self.ahead).max(self.desk.now())
+        let time = self.settings.time_told_from.map_or(clock, |from| from + self.passed);
+        time.max(self.desk.now())
     }
 
     fn welcome(&mut self, at: Timestamp, batch: &Batch) {
@@ -261,34 +263,29 @@ impl Keeper {
             Mail::Detach { session, attachment } => self.desk.detach(*session, *attachment),
             // Looked up when all has been done.
             Mail::Query { .. } => {}
+            Mail::Farewell => self.forget(server),
             Mail::Advance { ticket, millis } => {
-                if self.settings.time_is_told {
-                    self.close();
-                    self.ahead = Ttl::from_millis(self.ahead.as_millis() + millis);
-                    self.advance(Ttl::from_millis(*millis));
+                if let Some(from) = self.settings.time_told_from {
+                    self.passed = Ttl::from_millis(self.passed.as_millis() + millis);
+                    self.advance(from + self.passed);
                 }
                 self.tell(Remote { server, ticket: *ticket, returns: false }, Reply::Done);
             }
         }
     }
 
-    fn advance(&mut self, by: Ttl) {
-        let at = self.desk.now().max(self.heard_last()) + by;
+    fn advance(&mut self, at: Timestamp) {
         // Those who are silent only because time was told are not gone.
         for server in self.servers.values_mut() {
             server.heard = at;
         }
         loop {
+            self.close();
             self.desk.begin(at);
             if self.desk.next_deadline().is_none_or(|deadline| deadline > at) {
                 return;
             }
-            self.close();
         }
-    }
-
-    fn heard_last(&self) -> Timestamp {
-        self.servers.values().map(|server| server.heard).max().unwrap_or_default()
     }
 
     /// Ends the desk's batch: what happened is kept, and answers wait to be said.
@@ -375,10 +372,6 @@ impl Keeper {
             self.state_bytes = self.snapshot_bytes();
         }
         self.state_bytes > STATE_BYTES_MAX
-    }
-
-    fn seed(&self, seed: &[u8; 32]) {
-        lock(&self.nonces).mix(seed);
     }
 }
 

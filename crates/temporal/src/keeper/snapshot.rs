@@ -21,7 +21,7 @@ pub(super) struct Snapshot {
     told: Vec<(Token, usize)>,
     seeded: Seeded,
     servers: Vec<(ServerId, Server)>,
-    ahead_millis: u64,
+    passed_millis: u64,
     happened: Vec<Happened>,
 }
 
@@ -36,7 +36,7 @@ impl Keeper {
             told,
             seeded: lock(&self.nonces).clone(),
             servers: self.servers.iter().map(|(id, server)| (*id, server.clone())).collect(),
-            ahead_millis: self.ahead.as_millis(),
+            passed_millis: self.passed.as_millis(),
             happened: self.happened.iter().map(|(_, happened)| happened.clone()).collect(),
         })
     }
@@ -63,7 +63,7 @@ impl Keeper {
             desk,
             nonces,
             servers: snapshot.servers.into_iter().collect::<BTreeMap<_, _>>(),
-            ahead: Ttl::from_millis(snapshot.ahead_millis),
+            passed: Ttl::from_millis(snapshot.passed_millis),
             happened_bytes: happened.iter().map(|(bytes, _)| bytes).sum(),
             happened: happened.into(),
             state_bytes: 0,

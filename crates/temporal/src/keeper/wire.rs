@@ -60,6 +60,8 @@ pub(crate) enum Mail {
         ticket: u64,
         query: Query,
     },
+    /// The server stops: nobody waits on its behalf any more, and the connections of its sessions are gone.
+    Farewell,
     /// For keepers whose time is told: this much has passed.
     Advance {
         ticket: u64,
