@@ -16,8 +16,7 @@ use tenure_core::{
     Command, Key, Limits, Namespace, PoolName, PoolPath, Query, Refusal, Reply, Seq, SessionId, Timestamp, Token, View,
 };
 use tenure_engine::{
-    Answer, Commit, Engine, Entry, EventPage, EventQuery, EventsGone, Failure, LogReader, MemoryStore, ReplyTo, Store,
-    Ticket,
+    Answer, Commit, Engine, Entry, EventPage, EventQuery, EventsGone, Failure, MemoryStore, ReplyTo, Store, Ticket,
 };
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;

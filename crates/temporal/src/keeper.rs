@@ -407,7 +407,8 @@ impl Seeded {
     fn next(&mut self) -> u128 {
         self.next.take().unwrap_or_else(|| {
             self.count += 1;
-            let drawn = ring::digest::digest(&ring::digest::SHA256, &[&self.seed[..], &self.count.to_le_bytes()].concat());
+            let drawn =
+                ring::digest::digest(&ring::digest::SHA256, &[&self.seed[..], &self.count.to_le_bytes()].concat());
             let half = drawn.as_ref().first_chunk().expect("32 bytes have 16");
             let drawn = u128::from_le_bytes(*half);
             self.mark.map_or(drawn, |mark| drawn - drawn % u128::from(KEEPERS_MAX) + u128::from(mark))

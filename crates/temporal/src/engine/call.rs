@@ -44,12 +44,19 @@ impl Link {
             input: Some(Payloads { payloads: raw(wire::encode(start)).payloads }),
             workflow_task_timeout: TASK_TIMEOUT.try_into().ok(),
             identity: "tenure".to_owned(),
-            request_id: format!("{:032x}", super::random::<16>().iter().fold(0u128, |all, it| all << 8 | u128::from(*it))),
+            request_id: format!(
+                "{:032x}",
+                super::random::<16>().iter().fold(0u128, |all, it| all << 8 | u128::from(*it))
+            ),
             workflow_id_reuse_policy: WorkflowIdReusePolicy::AllowDuplicate as i32,
             workflow_id_conflict_policy: WorkflowIdConflictPolicy::UseExisting as i32,
             ..Default::default()
         };
-        self.client().clone().start_workflow_execution(once(request, START_TIMEOUT)).await.map_err(CallError::Unknown)?;
+        self.client()
+            .clone()
+            .start_workflow_execution(once(request, START_TIMEOUT))
+            .await
+            .map_err(|_| CallError::Unknown)?;
         Ok(())
     }
 
@@ -70,9 +77,7 @@ impl Link {
         let request = UpdateWorkflowExecutionRequest {
             namespace: self.namespace().to_owned(),
             workflow_execution: Some(execution(id, "")),
-            wait_policy: Some(WaitPolicy {
-                lifecycle_stage: UpdateWorkflowExecutionLifecycleStage::Completed as i32,
-            }),
+            wait_policy: Some(WaitPolicy { lifecycle_stage: UpdateWorkflowExecutionLifecycleStage::Completed as i32 }),
             request: Some(Request { meta: Some(meta), input: Some(input), ..Default::default() }),
             ..Default::default()
         };

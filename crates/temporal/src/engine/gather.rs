@@ -70,9 +70,7 @@ pub(super) fn merge(views: Vec<Result<View, Refusal>>, limit: usize) -> Result<V
     let mut views = views.into_iter();
     let first = views.next().expect("there is a keeper");
     Ok(views.fold(first, |all, view| match (all, view) {
-        (View::Pools(a), View::Pools(b)) => {
-            View::Pools(pages(a, b, limit, |it: &PoolView| it.pool.name().clone()))
-        }
+        (View::Pools(a), View::Pools(b)) => View::Pools(pages(a, b, limit, |it: &PoolView| it.pool.name().clone())),
         (View::Holds(a), View::Holds(b)) => View::Holds(pages(a, b, limit, |it| it.token)),
         (View::Owners(a), View::Owners(b)) => View::Owners(pages(a, b, limit, Clone::clone)),
         (View::Stats(a), View::Stats(b)) => View::Stats(Stats {

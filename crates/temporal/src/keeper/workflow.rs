@@ -8,9 +8,7 @@ use serde::{Deserialize, Serialize};
 use temporalio_common::data_converters::RawValue;
 use temporalio_common::protos::temporal::api::common::v1::Payload;
 use temporalio_macros::{workflow, workflow_methods};
-use temporalio_sdk::{
-    ContinueAsNewOptions, WorkflowContext, WorkflowContextView, WorkflowResult,
-};
+use temporalio_sdk::{ContinueAsNewOptions, WorkflowContext, WorkflowContextView, WorkflowResult};
 use tenure_core::Timestamp;
 
 use super::wire::{self, Answer, Batch};
