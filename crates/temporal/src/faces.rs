@@ -5,6 +5,7 @@
 mod book;
 mod hosted;
 mod lock_manager;
+mod past;
 mod permit;
 mod pool;
 mod roster;

@@ -9,7 +9,7 @@ use super::wire::{self, AcquireResource, Carried, HandoffResource, LockManagerIn
 use super::{Face, Start};
 
 pub(crate) const HANDOFF: &str = "handoff_resource";
-const ASSIGN: &str = "assign_resource";
+pub(crate) const ASSIGN: &str = "assign_resource";
 
 #[derive(Debug)]
 pub(crate) struct LockManagerFace {
@@ -23,20 +23,9 @@ impl Face for LockManagerFace {
         at: Timestamp,
         mint: &mut dyn FnMut() -> u128,
     ) -> Result<Start<Self>, String> {
-        let LockManagerInput { counters, resource_queues, takes_over, mut waiters } = wire::read(input)?;
-        let longest = resource_queues.0.iter().map(|(_, queue)| queue.len()).max().unwrap_or_default();
-        // The sample lets everybody wait for one resource; here they wait for any, those next in their lists first.
-        for place in 1..longest {
-            let next = resource_queues.0.iter().filter_map(|(_, queue)| queue.get(place));
-            waiters.extend(next.map(|queued| Waiting {
-                run_id: queued.run_id.clone(),
-                workflow_id: queued.workflow_id.clone(),
-                ..Waiting::default()
-            }));
-        }
-        let heads = resource_queues.0.into_iter().map(|(name, queue)| (name, queue.into_iter().next()));
-        let carried = Carried { counters, resources: heads.collect(), waiters };
-        Ok(Start { face: Self { book: Book::open(workflow_id, carried, at, mint)? }, takes_over })
+        let mut input: LockManagerInput = wire::read(input)?;
+        let takes_over = input.takes_over.take();
+        Ok(Start { face: Self { book: Book::open(workflow_id, carried(input), at, mint)? }, takes_over })
     }
 
     fn hear(&mut self, stamp: Stamp, signal: &str, argument: Option<&[u8]>) -> Result<(), Dropped> {
@@ -88,6 +77,23 @@ impl Face for LockManagerFace {
     fn book_mut(&mut self) -> &mut Book {
         &mut self.book
     }
+}
+
+/// Who has what and who waits. The sample lets everybody wait for one resource; here they wait for any, those next in their
+/// lists first.
+pub(crate) fn carried(input: LockManagerInput) -> Carried {
+    let LockManagerInput { counters, resource_queues: Ordered(queues), mut waiters, .. } = input;
+    let longest = queues.iter().map(|(_, queue)| queue.len()).max().unwrap_or_default();
+    for place in 1..longest {
+        let next = queues.iter().filter_map(|(_, queue)| queue.get(place));
+        waiters.extend(next.map(|queued| Waiting {
+            run_id: queued.run_id.clone(),
+            workflow_id: queued.workflow_id.clone(),
+            ..Waiting::default()
+        }));
+    }
+    let heads = queues.into_iter().map(|(name, queue)| (name, queue.into_iter().next()));
+    Carried { counters, resources: heads.collect(), waiters }
 }
 
 #[cfg(test)]
