@@ -9,16 +9,52 @@ mod past;
 mod permit;
 mod pool;
 mod roster;
+mod start;
+mod takeover;
+mod watch;
 mod wire;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use temporalio_sdk::WorkerOptions;
 
 use tenure_core::{Stamp, Timestamp};
+use tokio::sync::Notify;
 
+use crate::host::Host;
+use crate::link::Link;
 use book::{Book, Dropped};
+use hosted::{LockManagerWorkflow, PermitSlotWorkflow, ResourcePoolWorkflow, TypeScriptPermitSlotWorkflow};
+use takeover::Takeover;
+use watch::Watch;
 use wire::{Held, TakesOver};
 
-pub use hosted::{LockManagerWorkflow, PermitSlotWorkflow, ResourcePoolWorkflow, TypeScriptPermitSlotWorkflow};
+pub use start::{PoolType, StartPool, StartPoolError};
+
+/// Where pools are hosted unless it is said otherwise. Not a queue of people's own workers: each worker of a queue must know
+/// every type of workflow that is started there.
+pub const TASK_QUEUE: &str = "tenure-pools";
+/// How long a pool stands still if the server that has it in memory was killed.
+const STICKY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Hosts faces on these task queues until the host is stopped, and watches over their users until what it gives is dropped.
+pub(crate) fn start(host: &Host, link: &Arc<Link>, task_queues: &[String]) -> impl Future<Output = ()> + use<> {
+    for task_queue in task_queues {
+        let options = WorkerOptions::new(task_queue.clone())
+            .sticky_queue_schedule_to_start_timeout(STICKY_TIMEOUT)
+            .register_activities(Takeover { link: link.clone() })
+            .register_workflow::<ResourcePoolWorkflow>()
+            .and_then(|options| options.register_workflow::<LockManagerWorkflow>())
+            .and_then(|options| options.register_workflow::<PermitSlotWorkflow>())
+            .and_then(|options| options.register_workflow::<TypeScriptPermitSlotWorkflow>())
+            .expect("each has a name of its own");
+        // Pools do not wear a worker out.
+        host.run(task_queue, options.build(), Arc::new(Notify::new()));
+    }
+    Watch::new(link.clone(), task_queues.to_vec()).run()
+}
 
 /// What a start or a continuation says, read but not yet opened.
 pub(crate) struct Start<F> {

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
+
 use super::lock_manager::HANDOFF;
 use super::pool::{ACQUIRE, ADD, RELEASE};
 use super::wire::{
@@ -27,25 +29,11 @@ pub(crate) fn replay(mut carried: Carried, is_assign: impl Fn(&str) -> bool, pas
         match past {
             Past::Signaled { name, argument, at_ms } => hear(&mut carried, &name, &argument, at_ms),
             Past::Told { event, name, workflow_id, run_id, argument, at_ms } if is_assign(&name) => {
-                let Ok(assigned) = wire::read::<ReleaseResource>(Some(&argument)) else { continue };
-                let Some(resource) = assigned.resource else { continue };
+                let Ok(assigned) = wire::read::<Told>(Some(&argument)) else { continue };
                 let run_id = Some(run_id).filter(|run| !run.is_empty());
-                let Some(held) = held_mut(&mut carried, &resource) else { continue };
-                let is_told_again = held
-                    .as_ref()
-                    .is_some_and(|held| held.workflow_id == workflow_id && held.release_signal == assigned.release_key);
-                let held_since = held.as_ref().and_then(|held| held.since_ms).filter(|_| is_told_again);
-                *held = Some(Held {
-                    release_signal: assigned.release_key,
-                    run_id,
-                    since_ms: held_since.or(Some(at_ms)),
-                    workflow_id: workflow_id.clone(),
-                    ..Held::default()
-                });
-                told.insert(event, resource);
-                let asked = carried.waiters.iter().position(|waiting| waiting.workflow_id == workflow_id);
-                if let (Some(asked), false) = (asked, is_told_again) {
-                    carried.waiters.remove(asked);
+                let resource = assigned.resource.clone();
+                if tell(&mut carried, assigned, workflow_id, run_id, at_ms) {
+                    told.insert(event, resource);
                 }
             }
             Past::Told { .. } => {}
@@ -91,13 +79,54 @@ pub(crate) fn lock_manager_input(before: LockManagerInput, past: Vec<Past>) -> L
     }
 }
 
+/// What a workflow was told. The samples say neither token nor deadline.
+#[derive(Deserialize)]
+struct Told {
+    deadline_ms: Option<u64>,
+    release_key: Option<String>,
+    resource: String,
+    token: Option<u64>,
+}
+
+/// Notes who has been told; false if there is no such resource.
+fn tell(carried: &mut Carried, told: Told, workflow_id: String, run_id: Option<String>, at_ms: u64) -> bool {
+    let Some(held) = held_mut(carried, &told.resource) else { return false };
+    let known = held.as_ref().filter(|held| held.workflow_id == workflow_id && held.release_signal == told.release_key);
+    if let Some(known) = known.cloned() {
+        // It is told again: as a later run, or because its request was repeated.
+        *held = Some(Held { run_id, ..known });
+        return true;
+    }
+    let asked = carried.waiters.iter().position(|waiting| waiting.workflow_id == workflow_id);
+    let asked = asked.map(|asked| carried.waiters.remove(asked)).unwrap_or_default();
+    carried.counters.token_next = carried.counters.token_next.max(told.token.map_or(0, |token| token + 1));
+    let hold = Held {
+        asked_ms: asked.asked_ms,
+        deadline_ms: told.deadline_ms,
+        release_signal: told.release_key,
+        request_id: asked.request_id,
+        run_id,
+        since_ms: Some(at_ms),
+        token: told.token,
+        ttl_ms: asked.ttl_ms,
+        untold: false,
+        workflow_id,
+    };
+    *held_mut(carried, &told.resource).expect("it was just there") = Some(hold);
+    true
+}
+
 fn hear(carried: &mut Carried, name: &str, argument: &[u8], at_ms: u64) {
     match name {
         ACQUIRE => {
             let Ok(asked) = wire::read::<AcquireResource>(Some(argument)) else { return };
             carried.waiters.push(Waiting {
                 asked_ms: Some(at_ms),
+                deadline_ms: asked.wait_ms.map(|wait| at_ms.saturating_add(wait)),
+                priority: asked.priority,
                 run_id: asked.run_id,
+                select: asked.select,
+                ttl_ms: asked.ttl_ms,
                 workflow_id: asked.workflow_id,
                 ..Waiting::default()
             });
