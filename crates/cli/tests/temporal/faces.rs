@@ -84,7 +84,10 @@ impl Faces {
 
 fn holders_by_name(holders: &Value) -> Value {
     let holders = holders.as_object().unwrap().iter();
-    holders.map(|(name, holder)| (name.clone(), holder["workflow_id"].clone())).collect::<serde_json::Map<_, _>>().into()
+    holders
+        .map(|(name, holder)| (name.clone(), holder["workflow_id"].clone()))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
 }
 
 fn acquire() -> Value {
@@ -290,7 +293,8 @@ fn a_lock_is_handed_over_to_the_next_run_and_ends_with_the_last() {
 fn a_permit_is_a_workflow_that_is_released_or_whose_lease_ends() {
     let faces = Faces::new();
     let stage = &faces.stage;
-    let permit = |kind: &str, lease: u64| json!({ "do": "permit", "type": kind, "resource": kind, "slots": 2, "lease": lease });
+    let permit =
+        |kind: &str, lease: u64| json!({ "do": "permit", "type": kind, "resource": kind, "slots": 2, "lease": lease });
     let end = |release: bool| json!({ "do": "permit_end", "release": release });
     for (kind, expired) in [("permitSlotWorkflow", "lease-expired"), ("PermitSlotWorkflow", "lease_expired")] {
         let id = |name: &str| format!("{kind}-{name}");

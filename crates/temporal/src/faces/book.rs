@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use tenure_core::{
     Acquire, Amount, Capacity, Command, Demand, ForceRelease, Hold, Holder, Key, Labels, Lifetime, Limits, Machine,
-    Namespace, Note, Order, OwnerId, Placement, PoolName, PoolPath, PoolSpec, Priority, RESOURCES_PER_POOL_MAX, Release,
-    Reply, RequestId, ResourceName, ResourceSpec, Selector, SetPool, Stamp, Timestamp, Token, Ttl, Wait, Waiter,
-    WaiterId,
+    Namespace, Note, Order, OwnerId, Placement, PoolName, PoolPath, PoolSpec, Priority, RESOURCES_PER_POOL_MAX,
+    Release, Reply, RequestId, ResourceName, ResourceSpec, Selector, SetPool, Stamp, Timestamp, Token, Ttl, Wait,
+    Waiter, WaiterId,
 };
 
 use super::wire::{AcquireResource, Assigned, Owner, OwnerGone, Waiting, WithdrawRequest};

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use temporalio_common::data_converters::RawValue;
 use temporalio_common::protos::temporal::api::common::v1::Payload;
-use temporalio_common::{SignalDefinition, UntypedActivity, UntypedWorkflow, WorkflowDefinition};
+use temporalio_common::{SignalDefinition, UntypedWorkflow, WorkflowDefinition};
 use temporalio_sdk::workflows::{WorkflowImplementation, join_all, select};
 use temporalio_sdk::{
     ActivityOptions, CancellableFuture, ContinueAsNewOptions, SignalWorkflowOptions, WorkflowContext,
@@ -16,12 +16,13 @@ use temporalio_sdk::{
 use tenure_core::{Stamp, Timestamp};
 use tracing::warn;
 
+use super::takeover::Takeover;
 use super::{Face, Start, roster};
 
-pub use workflows::{LockManagerWorkflow, PermitSlotWorkflow, ResourcePoolWorkflow, TypeScriptPermitSlotWorkflow};
+pub(crate) use workflows::{
+    LockManagerWorkflow, PermitSlotWorkflow, ResourcePoolWorkflow, TypeScriptPermitSlotWorkflow,
+};
 
-/// The activity, of the same task queue, that reads what a run of another worker had when it ended.
-pub(crate) const READ_RUN: &str = "tenure.read_run";
 /// Reading a long history takes a while; an attempt that takes longer has died.
 const READ_RUN_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -45,7 +46,10 @@ pub(crate) struct Hosted<F> {
 enum Stage<F> {
     Open(F),
     /// Until it is known what the run before had, signals are kept as they came.
-    TakingOver { input: RawValue, inbox: Vec<(&'static str, RawValue)> },
+    TakingOver {
+        input: RawValue,
+        inbox: Vec<(&'static str, RawValue)>,
+    },
     /// The start input cannot be used.
     Broken(String),
 }
@@ -170,10 +174,8 @@ async fn tell<W: Hosts>(ctx: &WorkflowContext<W>) {
             return;
         }
         // They must live as long as what they have begun.
-        let workflows: Vec<_> = tells
-            .iter()
-            .map(|tell| ctx.external_workflow(tell.workflow_id.clone(), tell.run_id.clone()))
-            .collect();
+        let workflows: Vec<_> =
+            tells.iter().map(|tell| ctx.external_workflow(tell.workflow_id.clone(), tell.run_id.clone())).collect();
         let signals = workflows.iter().zip(&tells).map(|(workflow, tell)| {
             let assigned = raw(super::wire::write(&tell.assigned));
             workflow.signal(Assign(name.clone()), assigned, SignalWorkflowOptions::default())
@@ -186,7 +188,8 @@ async fn tell<W: Hosts>(ctx: &WorkflowContext<W>) {
                     face.book_mut().told(stamp, tell.token, answer.is_ok());
                 }
             });
-            let told = answer.map_err(|error| format!("`{}` cannot be told, so the next is: {error}", tell.workflow_id));
+            let told =
+                answer.map_err(|error| format!("`{}` cannot be told, so the next is: {error}", tell.workflow_id));
             note(ctx, &name, told);
         }
     }
@@ -200,7 +203,7 @@ async fn take_over<W: Hosts>(ctx: &WorkflowContext<W>) -> WorkflowResult<()> {
     });
     let Some(input) = input else { return Ok(()) };
     let options = ActivityOptions::start_to_close_timeout(READ_RUN_TIMEOUT);
-    let read = ctx.execute_activity(UntypedActivity::new(READ_RUN), input, options).await;
+    let read = ctx.execute_activity(Takeover::read_run, input, options).await;
     let input = read.map_err(|error| failed(format!("the run to be taken over cannot be read: {error}")))?;
     let (at, workflow_id) = (now(ctx), ctx.workflow_id().to_owned());
     let opened = W::Face::open(&workflow_id, argument(&input), at, &mut || ctx.random());

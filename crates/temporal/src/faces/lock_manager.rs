@@ -5,7 +5,9 @@ use tenure_core::{Stamp, Timestamp};
 
 use super::book::{Book, Dropped};
 use super::pool::{ACQUIRE, ADD, OWNER_GONE, RELEASE, WITHDRAW};
-use super::wire::{self, AcquireResource, Carried, HandoffResource, LockManagerInput, Ordered, ReleaseResource, Waiting};
+use super::wire::{
+    self, AcquireResource, Carried, HandoffResource, LockManagerInput, Ordered, ReleaseResource, Waiting,
+};
 use super::{Face, Start};
 
 pub(crate) const HANDOFF: &str = "handoff_resource";

@@ -14,11 +14,24 @@ use super::wire::{
 /// One thing that happened in a run, as far as it matters here.
 #[derive(Clone, Debug)]
 pub(crate) enum Past {
-    Signaled { name: String, argument: Vec<u8>, at_ms: u64 },
+    Signaled {
+        name: String,
+        argument: Vec<u8>,
+        at_ms: u64,
+    },
     /// It signalled a workflow. The number is that of the event.
-    Told { event: i64, name: String, workflow_id: String, run_id: String, argument: Vec<u8>, at_ms: u64 },
+    Told {
+        event: i64,
+        name: String,
+        workflow_id: String,
+        run_id: String,
+        argument: Vec<u8>,
+        at_ms: u64,
+    },
     /// The signal of that event did not arrive.
-    Undelivered { event: i64 },
+    Undelivered {
+        event: i64,
+    },
 }
 
 /// What remains of a run that began with what was carried into it.

@@ -62,9 +62,8 @@ impl StartPool {
             true => WorkflowIdConflictPolicy::TerminateExisting,
             false => WorkflowIdConflictPolicy::Fail,
         };
-        let options = WorkflowStartOptions::new(self.task_queue, self.workflow_id.clone())
-            .id_conflict_policy(policy)
-            .build();
+        let options =
+            WorkflowStartOptions::new(self.task_queue, self.workflow_id.clone()).id_conflict_policy(policy).build();
         let workflow = UntypedWorkflow::new(self.pool_type.name());
         let started = link.client().start_workflow(workflow, raw(input), options).await;
         let started = started.map_err(|error| match error {
@@ -82,7 +81,7 @@ impl StartPool {
         let not_running = || StartPoolError::NotRunning { workflow_id: self.workflow_id.clone() };
         let described = link.describe(&self.workflow_id, "").await.map_err(|error| match error {
             CallError::NotFound => not_running(),
-            CallError::Unknown(status) => StartPoolError::Failed(status.message().to_owned()),
+            CallError::Unknown => StartPoolError::Failed("it does not answer".into()),
         })?;
         let info = described.workflow_execution_info.ok_or_else(not_running)?;
         if info.status() != WorkflowExecutionStatus::Running {

@@ -25,7 +25,11 @@ pub(crate) struct Takeover {
 impl Takeover {
     /// Takes a start input that says what to take over, and gives one in which that is done.
     #[activity(name = "tenure.read_run")]
-    async fn read_run(self: Arc<Self>, context: ActivityContext, input: RawValue) -> Result<RawValue, ActivityError> {
+    pub(crate) async fn read_run(
+        self: Arc<Self>,
+        context: ActivityContext,
+        input: RawValue,
+    ) -> Result<RawValue, ActivityError> {
         let is_manager = context.info().workflow_type.as_deref() == Some(LockManagerWorkflow::name());
         let taken = match is_manager {
             true => {
@@ -78,7 +82,7 @@ impl Takeover {
         loop {
             let page = self.link.history(request.clone()).await.map_err(|error| match error {
                 CallError::NotFound => for_good(format!("there is no run {run_id} of `{workflow_id}`")),
-                CallError::Unknown(status) => again(status.message()),
+                CallError::Unknown => again("Temporal does not answer"),
             })?;
             events.extend(page.history.into_iter().flat_map(|history| history.events));
             if page.next_page_token.is_empty() {

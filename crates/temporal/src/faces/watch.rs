@@ -5,12 +5,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use futures_util::StreamExt;
 use temporalio_client::{
     UntypedQuery, UntypedSignal, UntypedWorkflow, WorkflowHandle, WorkflowListOptions, WorkflowQueryOptions,
     WorkflowSignalOptions,
 };
 use temporalio_common::data_converters::RawValue;
-use futures_util::StreamExt;
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
@@ -134,8 +134,7 @@ impl Watch {
             OwnerGone { asked_until_ms: Some(owner.asked_ms), run_id: owner.run_id, workflow_id: owner.workflow_id };
         let gone = raw(wire::write(&gone));
         let signal = || UntypedSignal::<UntypedWorkflow>::new(OWNER_GONE);
-        while let Err(error) =
-            self.handle(&face).signal(signal(), gone.clone(), WorkflowSignalOptions::default()).await
+        while let Err(error) = self.handle(&face).signal(signal(), gone.clone(), WorkflowSignalOptions::default()).await
         {
             if matches!(error, temporalio_client::errors::WorkflowInteractionError::NotFound(_)) {
                 return;

@@ -75,7 +75,7 @@ pub(crate) struct Assigned {
 }
 
 /// One who has or wants something of a face, for whoever watches over workflows.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
 pub(crate) struct Owner {
     pub(crate) workflow_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tenure_core::{
-    Command, Counters, Hold, Key, Lifetime, Machine, Pool, PoolPath, RequestId, ResourceName, Seq, SetPool, Stamp, State,
-    Taken, Timestamp, Token, Waiter, WaiterId,
+    Command, Counters, Hold, Key, Lifetime, Machine, Pool, PoolPath, RequestId, ResourceName, Seq, SetPool, Stamp,
+    State, Taken, Timestamp, Token, Waiter, WaiterId,
 };
 
 use super::{Book, Terms, key_of, limits, path, resource, run_of, spec, workflow_of};

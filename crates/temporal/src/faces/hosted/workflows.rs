@@ -15,54 +15,54 @@ use crate::faces::{Face, permit};
 
 #[workflow]
 #[derive(Debug)]
-pub struct ResourcePoolWorkflow {
+pub(crate) struct ResourcePoolWorkflow {
     hosted: Hosted<PoolFace>,
 }
 
 #[workflow_methods]
 impl ResourcePoolWorkflow {
     #[init]
-    fn new(ctx: &WorkflowContextView, input: RawValue) -> Self {
+    pub(crate) fn new(ctx: &WorkflowContextView, input: RawValue) -> Self {
         Self { hosted: Hosted::open(ctx, input) }
     }
 
     #[run]
-    async fn run(ctx: &mut WorkflowContext<Self>) -> WorkflowResult<()> {
+    pub(crate) async fn run(ctx: &mut WorkflowContext<Self>) -> WorkflowResult<()> {
         run(ctx).await
     }
 
     #[signal]
-    async fn acquire_resource(ctx: &mut WorkflowContext<Self>, value: RawValue) {
+    pub(crate) async fn acquire_resource(ctx: &mut WorkflowContext<Self>, value: RawValue) {
         hear(ctx, ACQUIRE, value).await;
     }
 
     #[signal]
-    async fn release_resource(ctx: &mut WorkflowContext<Self>, value: RawValue) {
+    pub(crate) async fn release_resource(ctx: &mut WorkflowContext<Self>, value: RawValue) {
         hear(ctx, RELEASE, value).await;
     }
 
     #[signal]
-    async fn add_resources(ctx: &mut WorkflowContext<Self>, value: RawValue) {
+    pub(crate) async fn add_resources(ctx: &mut WorkflowContext<Self>, value: RawValue) {
         hear(ctx, ADD, value).await;
     }
 
     #[signal]
-    async fn owner_gone(ctx: &mut WorkflowContext<Self>, value: RawValue) {
+    pub(crate) async fn owner_gone(ctx: &mut WorkflowContext<Self>, value: RawValue) {
         hear(ctx, OWNER_GONE, value).await;
     }
 
     #[signal]
-    async fn withdraw_request(ctx: &mut WorkflowContext<Self>, value: RawValue) {
+    pub(crate) async fn withdraw_request(ctx: &mut WorkflowContext<Self>, value: RawValue) {
         hear(ctx, WITHDRAW, value).await;
     }
 
     #[query]
-    fn get_current_holders(&self, _ctx: &WorkflowContextView) -> BTreeMap<String, Option<Held>> {
+    pub(crate) fn get_current_holders(&self, _ctx: &WorkflowContextView) -> BTreeMap<String, Option<Held>> {
         self.hosted.face().map(Face::holders).unwrap_or_default()
     }
 
     #[query]
-    fn get_owners(&self, _ctx: &WorkflowContextView) -> Vec<Owner> {
+    pub(crate) fn get_owners(&self, _ctx: &WorkflowContextView) -> Vec<Owner> {
         self.hosted.face().map(|face| face.book().owners()).unwrap_or_default()
     }
 }
@@ -81,59 +81,59 @@ impl Hosts for ResourcePoolWorkflow {
 
 #[workflow]
 #[derive(Debug)]
-pub struct LockManagerWorkflow {
+pub(crate) struct LockManagerWorkflow {
     hosted: Hosted<LockManagerFace>,
 }
 
 #[workflow_methods]
 impl LockManagerWorkflow {
     #[init]
-    fn new(ctx: &WorkflowContextView, input: RawValue) -> Self {
+    pub(crate) fn new(ctx: &WorkflowContextView, input: RawValue) -> Self {
         Self { hosted: Hosted::open(ctx, input) }
     }
 
     #[run]
-    async fn run(ctx: &mut WorkflowContext<Self>) -> WorkflowResult<()> {
+    pub(crate) async fn run(ctx: &mut WorkflowContext<Self>) -> WorkflowResult<()> {
         run(ctx).await
     }
 
     #[signal]
-    async fn acquire_resource(ctx: &mut WorkflowContext<Self>, value: RawValue) {
+    pub(crate) async fn acquire_resource(ctx: &mut WorkflowContext<Self>, value: RawValue) {
         hear(ctx, ACQUIRE, value).await;
     }
 
     #[signal]
-    async fn release_resource(ctx: &mut WorkflowContext<Self>, value: RawValue) {
+    pub(crate) async fn release_resource(ctx: &mut WorkflowContext<Self>, value: RawValue) {
         hear(ctx, RELEASE, value).await;
     }
 
     #[signal]
-    async fn handoff_resource(ctx: &mut WorkflowContext<Self>, value: RawValue) {
+    pub(crate) async fn handoff_resource(ctx: &mut WorkflowContext<Self>, value: RawValue) {
         hear(ctx, HANDOFF, value).await;
     }
 
     #[signal]
-    async fn add_resources(ctx: &mut WorkflowContext<Self>, value: RawValue) {
+    pub(crate) async fn add_resources(ctx: &mut WorkflowContext<Self>, value: RawValue) {
         hear(ctx, ADD, value).await;
     }
 
     #[signal]
-    async fn owner_gone(ctx: &mut WorkflowContext<Self>, value: RawValue) {
+    pub(crate) async fn owner_gone(ctx: &mut WorkflowContext<Self>, value: RawValue) {
         hear(ctx, OWNER_GONE, value).await;
     }
 
     #[signal]
-    async fn withdraw_request(ctx: &mut WorkflowContext<Self>, value: RawValue) {
+    pub(crate) async fn withdraw_request(ctx: &mut WorkflowContext<Self>, value: RawValue) {
         hear(ctx, WITHDRAW, value).await;
     }
 
     #[query]
-    fn get_current_holders(&self, _ctx: &WorkflowContextView) -> BTreeMap<String, Option<Held>> {
+    pub(crate) fn get_current_holders(&self, _ctx: &WorkflowContextView) -> BTreeMap<String, Option<Held>> {
         self.hosted.face().map(Face::holders).unwrap_or_default()
     }
 
     #[query]
-    fn get_owners(&self, _ctx: &WorkflowContextView) -> Vec<Owner> {
+    pub(crate) fn get_owners(&self, _ctx: &WorkflowContextView) -> Vec<Owner> {
         self.hosted.face().map(|face| face.book().owners()).unwrap_or_default()
     }
 }
@@ -153,20 +153,20 @@ impl Hosts for LockManagerWorkflow {
 /// Under the name that the article gives it.
 #[workflow]
 #[derive(Debug, Default)]
-pub struct PermitSlotWorkflow {
+pub(crate) struct PermitSlotWorkflow {
     released: bool,
 }
 
 #[workflow_methods]
 impl PermitSlotWorkflow {
     #[run]
-    async fn run(ctx: &mut WorkflowContext<Self>, input: RawValue) -> WorkflowResult<String> {
+    pub(crate) async fn run(ctx: &mut WorkflowContext<Self>, input: RawValue) -> WorkflowResult<String> {
         let released = released_in_time(ctx, &input, |permit| permit.released).await?;
         Ok(if released { "released" } else { "lease_expired" }.into())
     }
 
     #[signal]
-    fn release(&mut self, _ctx: &mut SyncWorkflowContext<Self>, _value: RawValue) {
+    pub(crate) fn release(&mut self, _ctx: &mut SyncWorkflowContext<Self>, _value: RawValue) {
         self.released = true;
     }
 }
@@ -174,20 +174,20 @@ impl PermitSlotWorkflow {
 /// Under the name that it has in TypeScript.
 #[workflow]
 #[derive(Debug, Default)]
-pub struct TypeScriptPermitSlotWorkflow {
+pub(crate) struct TypeScriptPermitSlotWorkflow {
     released: bool,
 }
 
 #[workflow_methods]
 impl TypeScriptPermitSlotWorkflow {
     #[run(name = "permitSlotWorkflow")]
-    async fn run(ctx: &mut WorkflowContext<Self>, input: RawValue) -> WorkflowResult<String> {
+    pub(crate) async fn run(ctx: &mut WorkflowContext<Self>, input: RawValue) -> WorkflowResult<String> {
         let released = released_in_time(ctx, &input, |permit| permit.released).await?;
         Ok(if released { "released" } else { "lease-expired" }.into())
     }
 
     #[signal]
-    fn release(&mut self, _ctx: &mut SyncWorkflowContext<Self>, _value: RawValue) {
+    pub(crate) fn release(&mut self, _ctx: &mut SyncWorkflowContext<Self>, _value: RawValue) {
         self.released = true;
     }
 }
@@ -198,7 +198,8 @@ async fn released_in_time<W: 'static>(
     input: &RawValue,
     is_released: impl Fn(&W) -> bool,
 ) -> WorkflowResult<bool> {
-    let lease = permit::lease(argument(input)).map_err(|why| failed(format!("the start input cannot be used: {why}")))?;
+    let lease =
+        permit::lease(argument(input)).map_err(|why| failed(format!("the start input cannot be used: {why}")))?;
     let mut released = Box::pin(ctx.wait_condition(is_released));
     let Some(lease) = lease else {
         released.await?;
