@@ -142,31 +142,25 @@ impl Book {
         if dropped.is_empty() { Ok(()) } else { Err(dropped.join("; ")) }
     }
 
-    /// Ends what a workflow has and waits for, as far as it asked for it by then.
+    /// Ends what a workflow has and waits for, as far as it asked for it by then. Often that is nothing any more: it may have
+    /// released it just before it ended.
     pub(crate) fn owner_gone(&mut self, stamp: Stamp, gone: &OwnerGone) -> Result<(), Dropped> {
         let until = Timestamp::from_millis(gone.asked_until_ms.unwrap_or(u64::MAX));
-        let run = gone.run_id.as_deref();
-        let waits = self.end_waits(stamp, |waiter| {
-            waiter.since <= until
-                && workflow_of(&waiter.holder) == gone.workflow_id
-                && run.is_none_or(|run| run_of(&waiter.holder) == Some(run))
-        })?;
+        let is_meant = |workflow_id: &str, run_id: Option<&str>, asked: Timestamp| {
+            workflow_id == gone.workflow_id
+                && asked <= until
+                && gone.run_id.as_deref().is_none_or(|run| run_id == Some(run))
+        };
+        self.parked.retain(|parked| {
+            let asked = Timestamp::from_millis(parked.asked_ms.unwrap_or_default());
+            !is_meant(&parked.workflow_id, parked.run_id.as_deref(), asked)
+        });
+        self.end_waits(stamp, |waiter| is_meant(&workflow_of(&waiter.holder), run_of(&waiter.holder), waiter.since))?;
         // A wait that ended may have let another of the same workflow through, so the holds are looked at only now.
         let held = self.holds().filter(|(token, hold)| {
-            hold.asked <= until
-                && workflow_of(&hold.holder) == gone.workflow_id
-                && run.is_none_or(|run| self.run_of(*token, hold).as_deref() == Some(run))
+            is_meant(&workflow_of(&hold.holder), self.run_of(*token, hold).as_deref(), hold.asked)
         });
         let held: Vec<_> = held.map(|(token, hold)| (token, hold.holder.id.clone())).collect();
-        let parked = self.parked.len();
-        self.parked.retain(|parked| {
-            parked.workflow_id != gone.workflow_id
-                || parked.asked_ms.is_some_and(|asked| asked > until.as_millis())
-                || run.is_some_and(|run| parked.run_id.as_deref() != Some(run))
-        });
-        if waits == 0 && held.is_empty() && parked == self.parked.len() {
-            return Err(format!("`{}` neither has nor waits for anything", gone.workflow_id));
-        }
         for (token, holder) in held {
             let reason = Note::parse("its workflow is gone").expect("a short sentence");
             let force = ForceRelease { pool: self.pool.clone(), holder, token, reason };
@@ -184,8 +178,7 @@ impl Book {
         self.parked.retain(|parked| !is_meant(&parked.workflow_id, parked.request_id.as_deref()));
         self.end_waits(stamp, |waiter| {
             is_meant(&workflow_of(&waiter.holder), waiter.request.as_ref().map(RequestId::as_str))
-        })?;
-        Ok(())
+        })
     }
 
     /// Ends what is due.
@@ -290,12 +283,12 @@ impl Book {
         Ok(())
     }
 
-    fn end_waits(&mut self, stamp: Stamp, is_meant: impl Fn(&Waiter) -> bool) -> Result<usize, Dropped> {
+    fn end_waits(&mut self, stamp: Stamp, is_meant: impl Fn(&Waiter) -> bool) -> Result<(), Dropped> {
         let meant: Vec<_> = self.waiters().filter(|(_, waiter)| is_meant(waiter)).map(|(id, _)| id).collect();
-        for waiter in &meant {
-            self.apply(stamp, Command::Abandon { waiter: *waiter, may_return: false })?;
+        for waiter in meant {
+            self.apply(stamp, Command::Abandon { waiter, may_return: false })?;
         }
-        Ok(meant.len())
+        Ok(())
     }
 
     /// Time does not run back, whatever the workflow's clock says after it has moved to another host.

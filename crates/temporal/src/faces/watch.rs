@@ -23,6 +23,8 @@ use crate::owners::{Life, WorkflowOwner, life, next_close};
 
 /// How long something must have lasted to be watched: most holds are over by then, and need no question.
 const SHORT: Duration = Duration::from_millis(300);
+/// How long after its end it is left alone: what a workflow releases at its very end is on its way.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 /// How often all faces are asked, and what each costs of it.
 const ASK_INTERVAL: Duration = Duration::from_secs(10);
 const ASK_SHARE: Duration = Duration::from_millis(100);
@@ -97,6 +99,7 @@ impl Watch {
                 Err(_) => tokio::time::sleep(QUESTION_INTERVAL).await,
             }
         }
+        tokio::time::sleep(LAST_WORDS).await;
         self.tell(face, owner).await;
     }
 

@@ -170,7 +170,7 @@ fn nonsense_is_dropped_and_changes_nothing() {
         (RELEASE, json!("a")),
         (ADD, json!({"a": 1})),
         (ADD, json!(["b", ""])),
-        (OWNER_GONE, json!({"workflow_id": "w"})),
+        (OWNER_GONE, json!({"workflow_id": null})),
     ];
     for (signal, argument) in nonsense {
         assert!(pool.hear(signal, argument.clone()).is_err(), "{signal} {argument}");
