@@ -2,8 +2,10 @@
 //! callers. The only crate that knows Temporal's SDK, which takes minutes to build.
 
 mod activities;
+mod engine;
 mod faces;
 mod host;
+mod keeper;
 mod link;
 mod owners;
 
@@ -14,6 +16,7 @@ use tenure_engine::Engine;
 use tokio::task::JoinHandle;
 
 pub use activities::TASK_QUEUE;
+pub use engine::{Keepers, Options};
 pub use faces::{PoolType, StartPool, StartPoolError, TASK_QUEUE as POOL_TASK_QUEUE};
 pub use host::Host;
 pub use link::{Error, Link, Settings};
@@ -36,7 +39,8 @@ pub struct Temporal {
 }
 
 impl Temporal {
-    /// Takes activities, and hosts pools on these task queues, from now on. Should Temporal be away later, the server goes on without it until it is back.
+    /// Takes activities, and hosts pools on these task queues, from now on. Should Temporal be away later, the server goes
+    /// on without it until it is back.
     pub fn start(link: Arc<Link>, engine: Arc<dyn Engine>, pool_queues: &[String]) -> Self {
         let owners = Owners::new(link.clone(), engine.clone());
         let activities = Arc::new(Activities::new(link.clone(), engine, owners.clone()));

@@ -59,7 +59,7 @@ pub(crate) enum CallError {
     /// What was asked for is not there, or not any more.
     NotFound,
     /// Temporal did not answer, or not in a way that says what happened.
-    Unknown(Status),
+    Unknown,
 }
 
 impl Link {
@@ -186,7 +186,10 @@ impl Link {
         match answer {
             Ok(response) => Ok(response.into_inner()),
             Err(status) if status.code() == Code::NotFound => Err(CallError::NotFound),
-            Err(status) => Err(CallError::Unknown(status)),
+            Err(status) => {
+                tracing::debug!(code = ?status.code(), why = status.message(), "a call to Temporal failed");
+                Err(CallError::Unknown)
+            }
         }
     }
 }
@@ -195,7 +198,7 @@ pub(crate) fn execution(workflow_id: &str, run_id: &str) -> WorkflowExecution {
     WorkflowExecution { workflow_id: workflow_id.to_owned(), run_id: run_id.to_owned() }
 }
 
-fn once<T>(request: T, timeout: Duration) -> Request<T> {
+pub(crate) fn once<T>(request: T, timeout: Duration) -> Request<T> {
     let mut request = request.into_request();
     request.set_timeout(timeout);
     let no_retries = temporalio_client::request_extensions::RetryConfigForCall(RetryOptions::no_retries());
