@@ -77,9 +77,32 @@ impl Faces {
         });
     }
 
+    /// Lets thirty workflows have three turns each, all at once.
+    fn begin_burst(&self) -> u64 {
+        let turns: Vec<_> = (0..3).flat_map(|_| [acquire(), release()]).collect();
+        self.stage.begin(json!({ "do": "burst", "count": 30, "steps": turns }))
+    }
+
+    fn burst_ends_well(&self, burst: u64) {
+        let results = self.stage.end(burst);
+        let results = results.as_array().unwrap();
+        assert!(results.iter().all(|log| log.as_array().is_some_and(|log| log.len() == 3)), "{results:?}");
+        let told = results.iter().flat_map(|log| log.as_array().unwrap());
+        let mut tokens: Vec<_> = told.map(|told| told["token"].as_u64().unwrap()).collect();
+        tokens.sort_unstable();
+        assert_eq!(tokens, (1..=90).collect::<Vec<_>>(), "everybody had turns, and each was another");
+        let free: serde_json::Map<_, _> = names().into_iter().map(|name| (name, Value::Null)).collect();
+        self.until_held(POOL, &free.into());
+    }
+
     fn run_id(&self, id: &str) -> String {
         self.stage.ask(json!({ "do": "run_id", "id": id })).as_str().unwrap().to_owned()
     }
+}
+
+/// The resources of a pool that many use.
+fn names() -> Vec<String> {
+    (0..10).map(|number| format!("r{number}")).collect()
 }
 
 fn holders_by_name(holders: &Value) -> Value {
@@ -142,18 +165,32 @@ fn operators_look_and_release_as_they_are_used_to() {
 
 #[test]
 fn no_resource_is_lost_however_soon_it_is_released() {
-    let names: Vec<_> = (0..10).map(|number| format!("r{number}")).collect();
-    let faces = Faces::with_pool(&names.join(","));
-    let turns: Vec<_> = (0..3).flat_map(|_| [acquire(), release()]).collect();
-    let results = faces.stage.ask(json!({ "do": "burst", "count": 30, "steps": turns }));
-    let results = results.as_array().unwrap();
-    assert!(results.iter().all(|log| log.as_array().is_some_and(|log| log.len() == 3)), "{results:?}");
-    let mut tokens: Vec<_> =
-        results.iter().flat_map(|log| log.as_array().unwrap()).map(|told| told["token"].as_u64().unwrap()).collect();
-    tokens.sort_unstable();
-    assert_eq!(tokens, (1..=90).collect::<Vec<_>>(), "everybody had turns, and each was another");
-    let free: serde_json::Map<_, _> = names.into_iter().map(|name| (name, Value::Null)).collect();
-    faces.until_held(POOL, &free.into());
+    let faces = Faces::with_pool(&names().join(","));
+    let burst = faces.begin_burst();
+    faces.burst_ends_well(burst);
+}
+
+#[test]
+fn nothing_is_lost_or_given_twice_while_a_pool_in_full_use_continues_as_new() {
+    let faces = Faces::with_limits(&["limit.historyCount.suggestContinueAsNew=100"]);
+    let run = faces.start_pool(&[POOL, "--resources", &names().join(",")])["run_id"].clone();
+    let burst = faces.begin_burst();
+    faces.burst_ends_well(burst);
+    assert_ne!(run, faces.run_id(POOL).as_str());
+}
+
+#[test]
+fn nothing_is_lost_or_given_twice_when_the_server_is_killed_under_a_pool_in_full_use() {
+    let mut faces = Faces::with_pool(&names().join(","));
+    let burst = faces.begin_burst();
+    for turns in [10, 40] {
+        until("some have had a turn", || {
+            let holders = faces.holders(POOL);
+            holders.as_object().unwrap().values().any(|holder| holder["token"].as_u64() >= Some(turns))
+        });
+        faces.stage.restart_server();
+    }
+    faces.burst_ends_well(burst);
 }
 
 #[test]
