@@ -26,7 +26,6 @@ Examples:
   tenure temporal start-pool resource_pool --resources gpu-1,gpu-2 --temporal localhost:7233
   tenure temporal start-pool resource_pool --take-over --temporal localhost:7233
   tenure temporal start-pool lock_manager --type lock-manager --resources a,b --temporal localhost:7233")]
-#[cfg_attr(not(feature = "temporal"), expect(dead_code, reason = "read where Temporal is built in"))]
 pub(crate) struct StartPoolArgs {
     /// The pool's name, which is the workflow id
     name: String,
