@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod activities;
+mod faces;
 mod owners;
 mod restarts;
 mod serve;
