@@ -37,13 +37,13 @@ fn a_grant_that_was_made_before_our_server_was_killed_is_found_by_the_next_attem
     stage.until_held_by("db", &["holder"]);
     stage.start("waiter", json!([with_heartbeat(acquire("db")), wait_for("on"), release("db")]));
     stage.until_waits("db", &["waiter"]);
-    let hold = stage.listed(&["holds", "--json"])["holds"][0].clone();
+    let hold = stage.listed("holds")["holds"][0].clone();
     // So Temporal hears nothing of the grant.
     temporal.kill();
     let (holder, token) = (hold["holder"].as_str().unwrap(), hold["token"].to_string());
     stage.tool().printed(&["force-release", "db", "--holder", holder, "--token", &token, "--reason", "test"]);
     stage.until_held_by("db", &["waiter"]);
-    let granted = stage.listed(&["holds", "--json"])["holds"][0]["token"].clone();
+    let granted = stage.listed("holds")["holds"][0]["token"].clone();
     stage.server.kill();
     temporal.restart();
     stage.start_server();
