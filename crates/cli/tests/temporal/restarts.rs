@@ -1,5 +1,7 @@
 //! Servers that are killed, ours and Temporal's.
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::stage::{Stage, acquire, release, wait_for};
@@ -27,6 +29,25 @@ fn a_wait_goes_on_when_our_server_was_killed_and_ends_in_one_hold() {
     stage.signal("waiter", "on");
     assert_eq!(stage.result("waiter").as_array().unwrap().len(), 2);
     stage.until_held_by("db", &[]);
+}
+
+#[test]
+fn a_server_that_is_stopped_tells_those_who_wait_and_the_next_server_has_them() {
+    let mut stage = Stage::new();
+    stage.start("holder", json!([acquire("db"), wait_for("on"), release("db")]));
+    stage.until_held_by("db", &["holder"]);
+    // Without heartbeats nobody would notice for a long time.
+    let mut step = acquire("db");
+    step["options"] = json!({ "heartbeat": 0 });
+    stage.start("waiter", json!([step, release("db")]));
+    stage.until_waits("db", &["waiter"]);
+    let id = Pid::from_raw(stage.server.id().try_into().unwrap());
+    kill(id, Signal::SIGTERM).unwrap();
+    assert!(stage.server.wait().success());
+    stage.start_server();
+    stage.until_waits("db", &["waiter"]);
+    stage.signal("holder", "on");
+    stage.result("waiter");
 }
 
 #[test]

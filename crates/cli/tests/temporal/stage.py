@@ -89,7 +89,7 @@ class Script:
             args=given if isinstance(given, list) else [given],
             task_queue="tenure",
             start_to_close_timeout=seconds("start_to_close", 300),
-            heartbeat_timeout=seconds("heartbeat", 10),
+            heartbeat_timeout=seconds("heartbeat", 10) or None,
             retry_policy=RetryPolicy(
                 initial_interval=timedelta(milliseconds=200), maximum_attempts=options.get("attempts", 0)
             ),
