@@ -19,7 +19,7 @@ use super::pool::OWNER_GONE;
 use super::roster::{self, FaceId, Roster};
 use super::wire::{self, Owner, OwnerGone};
 use crate::link::{CallError, Link};
-use crate::owners::{Life, WorkflowOwner, life, next_close};
+use crate::owners::{Life, WorkflowOwner, life, until_closed};
 
 /// How long something must have lasted to be watched: most holds are over by then, and need no question.
 const SHORT: Duration = Duration::from_millis(300);
@@ -92,7 +92,7 @@ impl Watch {
             let Life::Running { run_id } = known else { break };
             match self.polls.try_acquire() {
                 Ok(_poll) => {
-                    if next_close(&self.link, &chain, &run_id).await.is_err() {
+                    if until_closed(&self.link, &chain, &run_id).await.is_err() {
                         tokio::time::sleep(PAUSE).await;
                     }
                 }

@@ -77,18 +77,29 @@ pub(crate) async fn life(link: &Link, owner: &WorkflowOwner) -> Result<Life, Cal
     })
 }
 
-/// Resolves when the run has closed, and some time later if it has not. What that means is for [`life`] to say.
-pub(crate) async fn next_close(link: &Link, owner: &WorkflowOwner, run_id: &str) -> Result<(), CallError> {
-    let request = GetWorkflowExecutionHistoryRequest {
-        namespace: link.namespace().to_owned(),
-        execution: Some(execution(&owner.workflow_id, run_id)),
-        wait_new_event: true,
-        history_event_filter_type: HistoryEventFilterType::CloseEvent.into(),
-        ..Default::default()
-    };
-    match link.history(request).await {
-        Ok(_) | Err(CallError::NotFound) => Ok(()),
-        Err(unknown) => Err(unknown),
+/// Resolves when the run has closed. What that means is for [`life`] to say.
+pub(crate) async fn until_closed(link: &Link, owner: &WorkflowOwner, run_id: &str) -> Result<(), CallError> {
+    let mut next_page_token = Vec::new();
+    loop {
+        let request = GetWorkflowExecutionHistoryRequest {
+            namespace: link.namespace().to_owned(),
+            execution: Some(execution(&owner.workflow_id, run_id)),
+            wait_new_event: true,
+            history_event_filter_type: HistoryEventFilterType::CloseEvent.into(),
+            next_page_token,
+            ..Default::default()
+        };
+        match link.history(request).await {
+            // Temporal does not wait longer than some seconds, and says so with nothing but a token to go on with.
+            Ok(page)
+                if !page.next_page_token.is_empty()
+                    && page.history.as_ref().is_none_or(|all| all.events.is_empty()) =>
+            {
+                next_page_token = page.next_page_token;
+            }
+            Ok(_) | Err(CallError::NotFound) => return Ok(()),
+            Err(unknown) => return Err(unknown),
+        }
     }
 }
 
