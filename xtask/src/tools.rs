@@ -7,7 +7,12 @@ use std::process::Command;
 
 use crate::root;
 
-const NODE: &str = "crates/cli/tests/ldlm_clients/node";
+/// Of LDLM's clients, of an older one of them, and of Temporal with its SDK.
+const PYTHON: &str = "examples/requirements.txt";
+const PYTHON_OLDER: &str = "crates/cli/tests/ldlm_clients/py/older.txt";
+const PYTHON_TEMPORAL: &str = "crates/cli/tests/temporal/requirements.txt";
+/// Folders of `target/tools` with Node's libraries, and where it is said which.
+const NODE: [(&str, &str); 1] = [("node", "crates/cli/tests/ldlm_clients/node")];
 const GO: &str = "crates/cli/tests/ldlm_clients/go";
 
 /// Those that can be missing on a machine where all else is tested.
@@ -22,15 +27,21 @@ pub(crate) fn make() -> Result<Missing, String> {
     need("python3", &["python3", "python3-venv"])?;
     need("node", &["nodejs"])?;
     need("npm", &["npm"])?;
+    // For the protocol of Temporal, which has files of Google's own in it.
+    need("protoc", &["protobuf-compiler", "libprotobuf-dev"])?;
+    need("setpriv", &["util-linux"])?;
     python()?;
-    node()?;
+    for (name, source) in NODE {
+        node(name, source)?;
+    }
     Ok(Missing { go: !go()? })
 }
 
-/// An environment with py-ldlm, which users of the examples install from the same file, and beside it an older one.
+/// An environment with py-ldlm, which users of the examples install from the same file, beside it an older one, and with
+/// Temporal: its SDK, and its command line, which is its development server too.
 fn python() -> Result<(), String> {
-    let [requirements, older] = ["examples/requirements.txt", "crates/cli/tests/ldlm_clients/py/older.txt"];
-    let folder = Folder::new("python", &[requirements, older], &version("python3", "--version")?)?;
+    let inputs = [PYTHON, PYTHON_OLDER, PYTHON_TEMPORAL];
+    let folder = Folder::new("python", &inputs, &version("python3", "--version")?)?;
     folder.make_once(|path| {
         if !succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"])) {
             // Debian's Python comes without them.
@@ -42,15 +53,16 @@ fn python() -> Result<(), String> {
             let mut command = Command::new(path.join("bin/python"));
             run(command.args(pip).arg(root().join(file)).args(options).current_dir(path))
         };
-        install(requirements, &[])?;
-        install(older, &["--no-deps", "--target", "older"])
+        install(PYTHON, &[])?;
+        install(PYTHON_TEMPORAL, &[])?;
+        install(PYTHON_OLDER, &["--no-deps", "--target", "older"])
     })
 }
 
-/// The libraries for gRPC; `npm` wants them beside the file that names them.
-fn node() -> Result<(), String> {
-    let inputs = [format!("{NODE}/package.json"), format!("{NODE}/package-lock.json")];
-    let folder = Folder::new("node", &inputs, &version("node", "--version")?)?;
+/// Libraries; `npm` wants them beside the file that names them.
+fn node(name: &str, source: &str) -> Result<(), String> {
+    let inputs = [format!("{source}/package.json"), format!("{source}/package-lock.json")];
+    let folder = Folder::new(name, &inputs, &version("node", "--version")?)?;
     folder.make_once(|path| {
         for input in inputs.iter().map(|input| root().join(input)) {
             let name = input.file_name().expect("it is a file");

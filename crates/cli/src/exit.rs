@@ -50,6 +50,11 @@ pub(crate) enum Exit {
         what: String,
         hint: String,
     },
+    /// Something that is needed does not answer.
+    Unavailable {
+        what: String,
+        hint: String,
+    },
     Start(StartError),
     Store(StoreError),
     Setup(std::io::Error),
@@ -98,7 +103,7 @@ impl Exit {
         match self {
             Self::Usage { .. } => USAGE,
             Self::NoInput { .. } => NO_INPUT,
-            Self::Start(_) => UNAVAILABLE,
+            Self::Start(_) | Self::Unavailable { .. } => UNAVAILABLE,
             Self::Store(StoreError::Damaged(_) | StoreError::Io(_)) | Self::Output(_) => IO,
             Self::Store(StoreError::InUse(_) | StoreError::Format { .. } | StoreError::Foreign(..)) => CANNOT_CREATE,
             Self::Setup(_) => SETUP,
@@ -115,6 +120,7 @@ impl Exit {
         let (code, message, advice) = match self {
             Self::Usage { what, hint } => ("usage", what, hint),
             Self::NoInput { what, hint } => ("no_input", what, hint),
+            Self::Unavailable { what, hint } => ("unreachable", what, hint),
             Self::Start(error) => {
                 let flag = match &error {
                     StartError::Grpc { .. } => "--grpc",

@@ -1,6 +1,7 @@
 //! `tenure serve`: the server as a process, from the command line to the last answer.
 
 mod security;
+mod temporal;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -19,6 +20,7 @@ use crate::config::{self, Settings};
 use crate::exit::Exit;
 use crate::{arguments, env, logs, output, units};
 use security::Security;
+use temporal::Temporal;
 
 pub(crate) const HELP: &str = "\
 A flag wins over its environment variable, that over the file, and that over
@@ -177,6 +179,9 @@ struct Options {
     #[command(flatten)]
     security: Security,
 
+    #[command(flatten)]
+    temporal: Temporal,
+
     /// What to log, such as `info` or `tenure_server=debug`
     #[arg(
         long,
@@ -224,6 +229,7 @@ pub(crate) fn run(args: Args) -> Result<(), Exit> {
         .map_err(Exit::Setup)?;
     runtime.block_on(async {
         let mut stop = StopSignal::listen().map_err(Exit::Setup)?;
+        let link = options.temporal.connect().await?;
         let engine = storage.start_engine().map_err(Exit::Store)?;
         let server = match Server::start(engine.clone(), config).await {
             Ok(server) => server,
@@ -232,11 +238,21 @@ pub(crate) fn run(args: Args) -> Result<(), Exit> {
                 return Err(Exit::Start(error));
             }
         };
+        let temporal = link.map(|link| link.start(engine));
         options.greet(&server);
         stop.received().await;
         tracing::info!("stopping; a second signal ends the process at once");
+        let all_stopped = async {
+            if let Some(temporal) = &temporal {
+                temporal.stop_taking();
+            }
+            server.stop().await;
+            if let Some(temporal) = temporal {
+                temporal.stop().await;
+            }
+        };
         tokio::select! {
-            () = server.stop() => {}
+            () = all_stopped => {}
             code = stop.received() => std::process::exit(128 + code),
         }
         tracing::info!("stopped");
@@ -365,7 +381,15 @@ fn count(text: &str) -> Result<usize, &'static str> {
 }
 
 fn log_filter(text: &str) -> Result<EnvFilter, ParseError> {
-    EnvFilter::try_new(text)
+    let mut filter = EnvFilter::try_new(text)?;
+    // Temporal's library tells of every call that failed, with all that was said in it. That it is away, and when it is
+    // back, we say ourselves; whoever wants more has to ask for it by name.
+    if !text.contains("temporalio") {
+        for quiet in ["temporalio_client=off", "temporalio_sdk=off", "temporalio_sdk_core=off"] {
+            filter = filter.add_directive(quiet.parse()?);
+        }
+    }
+    Ok(filter)
 }
 
 /// TCP counts in whole seconds, up to 32,767: beyond these bounds connections would be left without a keep-alive.

@@ -1,6 +1,7 @@
 //! Answers to [`Query`], and the parts of refusals that tell how things stand. Reads only.
 
 use alloc::vec::Vec;
+use core::ops::Bound;
 
 use crate::command::ResourceSpec;
 use crate::limits::{HOLDERS_TOLD_MAX, LOOKED_AT_MAX, PAGE_MAX};
@@ -27,6 +28,7 @@ impl State {
             Query::Sessions { namespace, after, limit } => {
                 Ok(View::Sessions(self.sessions_page(namespace, *after, *limit)))
             }
+            Query::Owners { after, limit } => Ok(View::Owners(self.owners_page(after.as_ref(), *limit))),
             Query::Stats => Ok(View::Stats(self.stats())),
         }
     }
@@ -167,6 +169,16 @@ impl State {
             (*id, (session.namespace == *namespace).then(view))
         });
         page(entries, limit)
+    }
+
+    fn owners_page(
+        &self,
+        after: Option<&(Namespace, OwnerId)>,
+        limit: usize,
+    ) -> Page<(Namespace, OwnerId), (Namespace, OwnerId)> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let owners = self.owners.range((from, Bound::Unbounded));
+        page(owners.map(|(owner, _)| (owner.clone(), Some(owner.clone()))), limit)
     }
 
     pub(crate) fn hold_view(&self, token: Token, hold: &Hold) -> HoldView {

@@ -37,6 +37,11 @@ pub enum Query {
         after: Option<SessionId>,
         limit: usize,
     },
+    /// Outside owners to whom something is bound, in all namespaces: for whoever watches over them.
+    Owners {
+        after: Option<(Namespace, OwnerId)>,
+        limit: usize,
+    },
     Stats,
 }
 
@@ -47,6 +52,7 @@ pub enum View {
     Holds(Page<HoldView, Token>),
     Queue(Page<WaiterView, Place>),
     Sessions(Page<SessionView, SessionId>),
+    Owners(Page<(Namespace, OwnerId), (Namespace, OwnerId)>),
     Stats(Stats),
 }
 

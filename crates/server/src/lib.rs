@@ -7,6 +7,7 @@ mod accept;
 mod auth;
 mod convert;
 mod error;
+pub mod front;
 mod grpc;
 mod http;
 mod ldlm;

@@ -22,6 +22,8 @@ use crate::ldlm::{self, Ldlm};
 use crate::service::Service;
 use crate::version;
 
+pub(crate) use extract::parse;
+
 /// Where the API lives.
 pub(crate) const BASE: &str = "/api/v1";
 

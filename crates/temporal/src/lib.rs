@@ -1,2 +1,63 @@
 //! Temporal: pools that live in keeper workflows, the workflows of others that Tenure stands in for, and workflows as
 //! callers. The only crate that knows Temporal's SDK, which takes minutes to build.
+
+mod activities;
+mod host;
+mod link;
+mod owners;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_engine::Engine;
+use tokio::task::JoinHandle;
+
+pub use activities::TASK_QUEUE;
+pub use host::Host;
+pub use link::{Error, Link, Settings};
+pub use owners::WorkflowOwner;
+
+use activities::Activities;
+use owners::Owners;
+
+/// How long a stop waits for activities to be told that the server stops, and for workers to end. Those that are not
+/// told are started again by Temporal when they have been silent for too long.
+const STOP_GRACE: Duration = Duration::from_secs(5);
+
+/// What a server does in Temporal while it runs: it carries out activities and watches over the owners of holds.
+#[derive(Debug)]
+pub struct Temporal {
+    host: Host,
+    activities: Arc<Activities>,
+    watching: JoinHandle<()>,
+}
+
+impl Temporal {
+    /// Takes activities from now on. Should Temporal be away later, the server goes on without it until it is back.
+    pub fn start(link: Arc<Link>, engine: Arc<dyn Engine>) -> Self {
+        let owners = Owners::new(link.clone(), engine.clone());
+        let activities = Arc::new(Activities::new(link.clone(), engine, owners.clone()));
+        let host = Host::new(link);
+        // Further workers, for workflows that are hosted here, are started in the same way.
+        host.run(TASK_QUEUE, activities::worker(&activities), activities.worn_out());
+        Self { host, activities, watching: tokio::spawn(owners.watch()) }
+    }
+
+    /// Takes no more activities. To be called before the engine is stopped.
+    pub fn stop_taking(&self) {
+        self.host.stop();
+        self.watching.abort();
+    }
+
+    /// Ends when whoever waited has been told, or has had time to be. To be called when the engine has stopped.
+    pub async fn stop(self) {
+        self.stop_taking();
+        let all_ended = async {
+            self.activities.ended().await;
+            self.host.ended().await;
+        };
+        if tokio::time::timeout(STOP_GRACE, all_ended).await.is_err() {
+            tracing::warn!("not every activity could be told that the server stops");
+        }
+    }
+}

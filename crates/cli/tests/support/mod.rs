@@ -5,6 +5,8 @@
 pub(crate) mod door;
 pub(crate) mod job;
 pub(crate) mod scene;
+#[cfg(feature = "temporal")]
+pub(crate) mod temporal;
 pub(crate) mod tool;
 pub(crate) mod tools;
 

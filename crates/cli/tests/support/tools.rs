@@ -1,10 +1,16 @@
-//! What `cargo xtask tools` has put into `target/tools`: the libraries of LDLM's clients, as they are published.
+//! What `cargo xtask tools` has put into `target/tools`: the libraries of LDLM's clients and of Temporal's, as they
+//! are published.
 
 use std::path::{Path, PathBuf};
 
-/// A Python that has py-ldlm.
+/// A Python that has py-ldlm, and Temporal's SDK.
 pub(crate) fn python() -> PathBuf {
     made("python/bin/python")
+}
+
+/// Temporal's command line, which is its development server too.
+pub(crate) fn temporal() -> PathBuf {
+    made("python/bin/temporal")
 }
 
 /// Where an older py-ldlm lies, for `PYTHONPATH`.

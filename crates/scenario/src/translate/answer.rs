@@ -160,7 +160,7 @@ pub fn view(action: &Action, view: &View) -> Outcome {
                 None => outcome,
             }
         }
-        (View::Stats(_), _) => outcome,
+        (View::Owners(_) | View::Stats(_), _) => outcome,
     }
 }
 

@@ -60,7 +60,7 @@ pub(super) async fn body<T: DeserializeOwned>(request: Request) -> Result<T, Err
     Ok(message)
 }
 
-fn parse<'de, T: DeserializeOwned>(deserializer: impl Deserializer<'de>) -> Result<T, Error> {
+pub(crate) fn parse<'de, T: DeserializeOwned>(deserializer: impl Deserializer<'de>) -> Result<T, Error> {
     serde_path_to_error::deserialize(deserializer).map_err(|error| {
         let path = error.path().to_string();
         // An unknown or missing field has no path of its own, and neither has text that is no JSON at all.

@@ -1,0 +1,30 @@
+//! The server's side of the connection: what it says if there is no Temporal.
+
+use std::process::Stdio;
+
+use crate::support::command;
+use crate::support::temporal::Temporal;
+
+fn fails(arguments: &[&str]) -> (Option<i32>, String) {
+    let data = tempfile::tempdir().unwrap();
+    let output = command(data.path()).args(arguments).stdout(Stdio::null()).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn a_server_that_cannot_reach_temporal_says_so_and_what_to_do() {
+    let (code, said) = fails(&["--temporal", "127.0.0.1:1"]);
+    assert_eq!(code, Some(69), "{said}");
+    assert!(said.contains("error: Temporal cannot be reached at 127.0.0.1:1"), "{said}");
+    assert!(said.contains("hint: check --temporal"), "{said}");
+    let (code, said) = fails(&["--temporal", "no address"]);
+    assert_eq!(code, Some(64), "{said}");
+}
+
+#[test]
+fn a_namespace_that_temporal_does_not_have_is_named() {
+    let address = Temporal::shared().address();
+    let (code, said) = fails(&["--temporal", &address, "--temporal-namespace", "nobodys"]);
+    assert_eq!(code, Some(69), "{said}");
+    assert!(said.contains("has no namespace `nobodys`"), "{said}");
+}

@@ -1,0 +1,154 @@
+//! A server of ours and a worker with workflows, in a namespace of a Temporal. What the workflows do is told step by step.
+
+use std::cell::{Cell, RefCell};
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::support::job::{Job, until};
+use crate::support::temporal::Temporal;
+use crate::support::tool::Tool;
+use crate::support::{Process, tools};
+
+pub(crate) struct Stage {
+    pub(crate) server: Process,
+    data: tempfile::TempDir,
+    pub(crate) address: String,
+    pub(crate) namespace: String,
+    worker: RefCell<Job>,
+    asked: Cell<u64>,
+}
+
+impl Stage {
+    /// On the Temporal that the tests share.
+    pub(crate) fn new() -> Self {
+        Self::at(Temporal::shared())
+    }
+
+    pub(crate) fn at(temporal: &Temporal) -> Self {
+        let (address, namespace) = (temporal.address(), temporal.namespace());
+        let data = tempfile::tempdir().unwrap();
+        let server = serve(data.path(), &address, &namespace);
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/temporal/stage.py");
+        let worker = Job::start(Command::new(tools::python()).arg(script).args([&address, &namespace]));
+        worker.says("ready");
+        Self { server, data, address, namespace, worker: RefCell::new(worker), asked: Cell::new(0) }
+    }
+
+    /// `kill -9` for our server, and another one on the same data.
+    pub(crate) fn restart_server(&mut self) {
+        self.server.kill();
+        self.start_server();
+    }
+
+    pub(crate) fn start_server(&mut self) {
+        self.server = serve(self.data.path(), &self.address, &self.namespace);
+    }
+
+    pub(crate) fn tool(&self) -> Tool {
+        Tool::of(&self.server)
+    }
+
+    /// Asks the worker's client to do something, and does not wait for the answer.
+    pub(crate) fn begin(&self, mut command: Value) -> u64 {
+        let number = self.asked.get() + 1;
+        self.asked.set(number);
+        command["number"] = number.into();
+        self.worker.borrow_mut().hears(&format!("{command}\n"));
+        number
+    }
+
+    pub(crate) fn end(&self, number: u64) -> Value {
+        let mut answer = None;
+        until(&format!("command {number} is answered"), || {
+            let said = self.worker.borrow().said();
+            let mut answers = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            answer = answers.find(|answer| answer["number"] == number);
+            answer.is_some()
+        });
+        let answer = answer.unwrap();
+        assert_eq!(answer.get("error"), None, "{answer}");
+        answer["answer"].clone()
+    }
+
+    pub(crate) fn ask(&self, command: Value) -> Value {
+        self.end(self.begin(command))
+    }
+
+    pub(crate) fn start(&self, id: &str, steps: Value) -> String {
+        self.ask(json!({ "do": "start", "id": id, "steps": steps })).as_str().unwrap().to_owned()
+    }
+
+    pub(crate) fn signal(&self, id: &str, what: &str) {
+        self.ask(json!({ "do": "signal", "id": id, "what": what }));
+    }
+
+    /// What came of the steps of a workflow, once it has ended.
+    pub(crate) fn result(&self, id: &str) -> Value {
+        self.ask(json!({ "do": "result", "id": id }))
+    }
+
+    /// Of a workflow with these steps.
+    pub(crate) fn run(&self, id: &str, steps: Value) -> Value {
+        self.start(id, steps);
+        self.result(id)
+    }
+
+    pub(crate) fn holders(&self, pool: &str) -> Vec<String> {
+        names(&self.listed(&["holds", pool, "--json"])["holds"])
+    }
+
+    pub(crate) fn waiters(&self, pool: &str) -> Vec<String> {
+        names(&self.listed(&["queue", pool, "--json"])["waiters"])
+    }
+
+    /// Nothing if there is no such pool.
+    pub(crate) fn listed(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.tool().run(arguments).stdout).unwrap_or_default()
+    }
+
+    pub(crate) fn until_held_by(&self, pool: &str, holders: &[&str]) {
+        let mut found = Vec::new();
+        let what = format!("{pool} is held by {holders:?}");
+        until(&what, || {
+            found = self.holders(pool);
+            found == holders
+        });
+    }
+
+    pub(crate) fn until_waits(&self, pool: &str, waiters: &[&str]) {
+        until(&format!("{waiters:?} wait for {pool}"), || self.waiters(pool) == waiters);
+    }
+}
+
+fn serve(data: &Path, address: &str, namespace: &str) -> Process {
+    Process::serve(data, &["--durability", "os", "--temporal", address, "--temporal-namespace", namespace])
+}
+
+fn names(listed: &Value) -> Vec<String> {
+    let listed = listed.as_array().cloned().unwrap_or_default();
+    listed.iter().map(|entry| entry["holder"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Acquires, and keeps the hold under the name of its pool.
+pub(crate) fn acquire(pool: &str) -> Value {
+    acquire_with(json!({ "pool": pool }))
+}
+
+pub(crate) fn acquire_with(input: Value) -> Value {
+    json!({ "do": "call", "activity": "tenure.acquire", "hold": input["pool"], "input": input })
+}
+
+/// Calls, and goes on whatever comes of it.
+pub(crate) fn attempt(activity: &str, input: Value) -> Value {
+    json!({ "do": "call", "activity": activity, "input": input, "tolerate": true })
+}
+
+pub(crate) fn release(hold: &str) -> Value {
+    json!({ "do": "release", "hold": hold })
+}
+
+pub(crate) fn wait_for(signal: &str) -> Value {
+    json!({ "do": "until", "signal": signal })
+}
