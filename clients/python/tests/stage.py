@@ -10,6 +10,7 @@ import json
 import os
 import unittest
 import urllib.error
+import urllib.parse
 import urllib.request
 import uuid
 from collections.abc import Awaitable, Callable
@@ -31,6 +32,8 @@ class Stage(unittest.IsolatedAsyncioTestCase):
     workflows: list[Handle]
 
     async def asyncSetUp(self) -> None:
+        # A slow machine is nothing to report.
+        asyncio.get_running_loop().slow_callback_duration = PATIENCE
         self.pool = f"{self.id().rsplit('.')[-1]} {uuid.uuid4()}"
         self.workflows = []
         self.client = await Client.connect(os.environ["TEMPORAL_ADDRESS"])
@@ -41,8 +44,11 @@ class Stage(unittest.IsolatedAsyncioTestCase):
         # Whatever a test did: the same commands come from the same history.
         replayer = Replayer(workflows=ALL)
         for handle in self.workflows:
-            await replayer.replay_workflow(await handle.fetch_history())
-            if (await handle.describe()).status is WorkflowExecutionStatus.RUNNING:
+            last = await handle.describe()
+            for run in {handle.first_execution_run_id, last.run_id}:
+                history = await self.client.get_workflow_handle(handle.id, run_id=run).fetch_history()
+                await replayer.replay_workflow(history)
+            if last.status is WorkflowExecutionStatus.RUNNING:
                 await handle.terminate("the test is over")
 
     async def start_worker(self) -> None:
@@ -67,11 +73,10 @@ class Stage(unittest.IsolatedAsyncioTestCase):
         return handle, await self.holds_now(handle)
 
     async def holds_now(self, handle: Handle) -> dict[str, Any]:
-        async def held() -> dict[str, Any] | None:
-            answer: dict[str, Any] | None = await handle.query(Uses.now)
-            return answer
+        async def held() -> Any:
+            return await handle.query(Uses.now)
 
-        return await self.until("it holds", held)
+        return dict(await self.until("it holds", held))
 
     async def start_waiter(self, ask: Any, *, place: int = 1) -> Handle:
         """One that waits."""
@@ -158,4 +163,4 @@ DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def quoted(name: str) -> str:
-    return urllib.request.quote(name, safe="")
+    return urllib.parse.quote(name, safe="")

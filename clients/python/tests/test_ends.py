@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import unittest
 
-from stage import Stage
+from stage import Handle, Stage
+from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError
 from workflows import Ask, GivesUp, Uses
@@ -64,7 +65,7 @@ class Ends(Stage):
         handle = await self.start_waiter(Ask(self.pool, stays=True))
         await self.stop_worker()
         await self.give_back(outside)
-        await self.until_granted(handle.id)
+        await self.until_granted(handle)
         await handle.cancel()
         await self.start_worker()
         await self.until_cancelled(handle)
@@ -76,7 +77,7 @@ class Ends(Stage):
         await self.stop_worker()
         await handle.cancel()
         await self.give_back(outside)
-        await self.until_granted(handle.id)
+        await self.until_granted(handle)
         await self.start_worker()
         await self.until_cancelled(handle)
         await self.assert_released()
@@ -158,11 +159,15 @@ class Ends(Stage):
         self.assertEqual(await self.holds(), [])
         self.assertEqual((await self.history("ended"))[-1]["how"], "released")
 
-    async def until_granted(self, holder: str) -> None:
+    async def until_granted(self, handle: Handle) -> None:
+        """And its workflow could know, if there were a worker."""
+
         async def granted() -> bool:
-            return await self.holders() == [holder]
+            events = (await handle.fetch_history()).events
+            return any(event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED for event in events)
 
         await self.until("it was granted", granted)
+        self.assertEqual(await self.holders(), [handle.id])
 
     async def force(self, holder: str, token: int) -> None:
         body = {"pool": self.pool, "holder": holder, "token": token, "reason": "a test"}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import unittest
 
-from stage import Stage
+from stage import Stage, quoted
+from temporalio.client import WorkflowExecutionStatus
 from workflows import Ask, Catches, Continues, Forgets, Round, Untyped, Uses
 
 
@@ -36,7 +37,7 @@ class Turns(Stage):
     async def test_a_selector_chooses_the_resource(self) -> None:
         small = {"name": "small", "labels": {"mem": "40"}}
         large = {"name": "large", "labels": {"mem": "80"}, "properties": {"host": "large.example"}}
-        await self.api("PUT", f"pools/{self.pool.replace(' ', '%20')}", {"resources": [small, large]})
+        await self.api("PUT", f"pools/{quoted(self.pool)}", {"resources": [small, large]})
         handle, held = await self.start_holder(Ask(self.pool, select="mem >= 80"))
         self.assertEqual((held["resources"], held["properties"]), (["large"], [{"host": "large.example"}]))
         await handle.signal(Uses.tell, "go on")
@@ -86,7 +87,7 @@ class Turns(Stage):
 
     async def test_a_hold_that_travels_as_plain_json_is_the_same(self) -> None:
         resource = {"name": "a", "properties": {"host": "a.example"}}
-        await self.api("PUT", f"pools/{self.pool.replace(' ', '%20')}", {"resources": [resource]})
+        await self.api("PUT", f"pools/{quoted(self.pool)}", {"resources": [resource]})
         handle = await self.start(Untyped.run, self.pool, None)
         self.assertEqual(await handle.result(), ["a", {"host": "a.example"}])
         self.assertEqual(await self.holds(), [])
@@ -100,7 +101,7 @@ class Turns(Stage):
         await self.until("it was given back", given_back)
         [ended] = await self.history("ended")
         self.assertEqual(ended["how"], "released")
-        self.assertEqual((await handle.describe()).status.name, "RUNNING")
+        self.assertIs((await handle.describe()).status, WorkflowExecutionStatus.RUNNING)
 
     async def test_many_wait_at_once(self) -> None:
         outside = await self.take()

@@ -195,7 +195,7 @@ async function ask(
   times: ActivityOptions,
 ): Promise<DetachedHold> {
   const scope = CancellationScope.current();
-  let answer: Grant | null;
+  let answer: Grant | null | undefined;
   try {
     const options = { ...times, heartbeatTimeout: HEARTBEAT_TIMEOUT_MS };
     answer = await activities('hold', body.pool, taskQueue, options)[activity](body);
@@ -211,12 +211,12 @@ async function ask(
   }
   if (scope.consideredCancelled) {
     // It was granted at the moment in which it was no longer wanted.
-    if (answer !== null) {
+    if (answer) {
       await release({ ...answer, task_queue: taskQueue });
     }
     return scope.cancelRequested;
   }
-  if (answer === null) {
+  if (!answer) {
     throw new Busy('busy', `pool \`${body.pool}\` has no room`);
   }
   return { ...answer, task_queue: taskQueue };
