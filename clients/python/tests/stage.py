@@ -36,7 +36,9 @@ class Stage(unittest.IsolatedAsyncioTestCase):
         asyncio.get_running_loop().slow_callback_duration = PATIENCE
         self.pool = f"{self.id().rsplit('.')[-1]} {uuid.uuid4()}"
         self.workflows = []
-        self.client = await Client.connect(os.environ["TEMPORAL_ADDRESS"])
+        self.client = await Client.connect(
+            os.environ["TEMPORAL_ADDRESS"], namespace=os.environ.get("TEMPORAL_NAMESPACE", "default")
+        )
         await self.start_worker()
 
     async def asyncTearDown(self) -> None:

@@ -298,6 +298,9 @@ class Holding:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._hold is not None, "it was entered"
+        if kind is GeneratorExit:
+            # The process forgets a workflow that goes on elsewhere, or is over. Nothing can be done here any more.
+            return
         if self._renewing is not None:
             self._renewing.cancel()
         late: asyncio.CancelledError | None = None
