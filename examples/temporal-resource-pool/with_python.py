@@ -3,6 +3,7 @@
 
 import argparse
 import asyncio
+import os
 import sys
 import uuid
 from dataclasses import dataclass
@@ -91,3 +92,6 @@ if __name__ == "__main__":
         asyncio.run(main(options()))
     except KeyboardInterrupt:
         sys.exit(130)
+    sys.stdout.flush()
+    # Threads of Temporal's SDK may abort an interpreter that is about to end (temporalio/sdk-python#300).
+    os._exit(0)
