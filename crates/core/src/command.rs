@@ -8,6 +8,7 @@ use crate::selector::Selector;
 use crate::time::Ttl;
 
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Command {
     Acquire(Acquire),
     Renew(Renew),
@@ -73,6 +74,7 @@ pub enum Command {
 }
 
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Acquire {
     pub pool: PoolPath,
     pub demand: Demand,
@@ -92,6 +94,7 @@ pub struct Acquire {
 
 /// How much of what.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Demand {
     pub amount: Amount,
     /// Only for pools of named resources.
@@ -99,6 +102,7 @@ pub struct Demand {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Amount {
     /// At least one.
     Count(u32),
@@ -108,6 +112,7 @@ pub enum Amount {
 
 /// What ends a hold, besides its release.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Lifetime {
     /// Ends unless renewed.
     Leased(Ttl),
@@ -123,6 +128,7 @@ pub enum Lifetime {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Wait {
     /// Now or not at all.
     Try,
@@ -131,6 +137,7 @@ pub enum Wait {
 }
 
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Renew {
     pub namespace: Namespace,
     pub key: Key,
@@ -141,6 +148,7 @@ pub struct Renew {
 }
 
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Release {
     pub namespace: Namespace,
     pub key: Key,
@@ -149,6 +157,7 @@ pub struct Release {
 }
 
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ForceRelease {
     pub pool: PoolPath,
     pub holder: HolderId,
@@ -157,6 +166,7 @@ pub struct ForceRelease {
 }
 
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct OpenSession {
     pub namespace: Namespace,
     pub holder: Arc<Holder>,
@@ -169,6 +179,7 @@ pub struct OpenSession {
 }
 
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SetPool {
     pub pool: PoolPath,
     pub spec: PoolSpec,
@@ -176,6 +187,7 @@ pub struct SetPool {
 
 /// What a pool is meant to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PoolSpec {
     pub capacity: Capacity,
     pub order: Order,
@@ -186,12 +198,14 @@ pub struct PoolSpec {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Capacity {
     Units(u32),
     Resources { placement: Placement, resources: Vec<ResourceSpec> },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ResourceSpec {
     pub name: ResourceName,
     /// To choose by.
@@ -202,6 +216,7 @@ pub struct ResourceSpec {
 
 /// Which of the free resources that fit is granted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Placement {
     /// In the order they were declared.
     #[default]
@@ -215,6 +230,7 @@ pub enum Placement {
 
 /// Who may be served while the head of the queue cannot be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Order {
     /// Nobody who wants something the head could use.
     #[default]
@@ -224,6 +240,7 @@ pub enum Order {
 }
 
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SetCondition {
     pub pool: PoolPath,
     /// None: the whole pool.
@@ -233,6 +250,7 @@ pub struct SetCondition {
 
 /// Whether a pool or a resource is handed out. Holds there are go on in any case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Condition {
     #[default]
     InService,

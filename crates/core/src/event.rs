@@ -10,6 +10,7 @@ use crate::record::{Hold, Waiter};
 use crate::time::{Timestamp, Ttl};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Event {
     Queued {
         id: WaiterId,
@@ -127,6 +128,7 @@ pub enum Event {
 
 /// Why a hold is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum HoldEnd {
     Released,
     /// Its deadline passed.
@@ -143,6 +145,7 @@ pub enum HoldEnd {
 
 /// Why a wait ended without a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum WaitEnd {
     TimedOut,
     Withdrawn,

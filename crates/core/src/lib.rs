@@ -13,6 +13,8 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+#[cfg(feature = "serde")]
+mod codec;
 mod command;
 mod decimal;
 mod event;
@@ -41,6 +43,6 @@ pub use record::{Counters, EndedRequest, Hold, RequestStage, Session, Waiter};
 pub use refusal::*;
 pub use reply::*;
 pub use selector::{Selector, SelectorError};
-pub use state::State;
+pub use state::{Numbering, State};
 pub use time::{Stamp, Timestamp, Ttl};
 pub use view::*;

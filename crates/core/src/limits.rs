@@ -60,6 +60,7 @@ pub const HOLDS_PER_OWNER_MAX: usize = 1_024;
 
 /// Counts an operator may change. They bound memory; the defaults suit a server with a few GB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Limits {
     pub pools_max: usize,
     pub holds_max: usize,

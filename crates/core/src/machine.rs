@@ -46,7 +46,8 @@ impl Machine {
         Self::restored(State::new(limits.pool_idle), limits)
     }
 
-    /// Goes on from a recovered state. The first command must be [`Command::Restart`].
+    /// Goes on from a recovered state. The first command must be [`Command::Restart`], unless those who listened are
+    /// still there.
     pub fn restored(state: State, limits: Limits) -> Self {
         Self { state, limits, unserved: BTreeSet::new() }
     }
@@ -140,14 +141,17 @@ impl Step<'_> {
     fn renew(&mut self, renew: Renew) -> Result<Reply, Refusal> {
         let token = self.token_of(&renew.namespace, renew.key, renew.pool.as_ref())?;
         let hold = &self.state().holds[&token];
-        let not = |why| Refusal::NotRenewable { token, why, advice: "nothing: it does not end by time" };
+        let not = |why: &'static str| {
+            let advice = "nothing: it does not end by time".into();
+            Refusal::NotRenewable { token, why: why.into(), advice }
+        };
         let adopted_from = self.away_session_of(hold);
         let ttl = match (&hold.lifetime, renew.ttl) {
             (Lifetime::Leased(own) | Lifetime::Session(Some(own)), asked) => asked.unwrap_or(*own),
             (Lifetime::Session(None), Some(asked)) if adopted_from.is_some() => asked,
             (Lifetime::Session(None), None) if adopted_from.is_some() => {
-                let why = "ends with its session, which is away";
-                let advice = "resume the session, or say how long from now it is to last without it";
+                let why = "ends with its session, which is away".into();
+                let advice = "resume the session, or say how long from now it is to last without it".into();
                 return Err(Refusal::NotRenewable { token, why, advice });
             }
             (Lifetime::Session(None), _) => return Err(not("ends with its session, not by time")),
@@ -386,7 +390,7 @@ impl Step<'_> {
 /// The refusal of a demand that the pool can never meet, whoever lets go.
 fn never_fits(path: &PoolPath, pool: &Pool, demand: &Demand) -> Option<Refusal> {
     if demand.selector.is_some() && matches!(pool.kind, Kind::Units(_)) {
-        let why = "has anonymous units: a selector has nothing to choose from";
+        let why = "has anonymous units: a selector has nothing to choose from".into();
         return Some(Refusal::WrongKind { pool: path.clone(), why });
     }
     let most = pool.most_for(demand);

@@ -105,6 +105,7 @@ impl Default for Namespace {
 
 /// A pool's full name. Cheap to clone: every hold and waiter of the pool shares one.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PoolPath(Arc<(Namespace, PoolName)>);
 
 impl PoolPath {
@@ -129,22 +130,27 @@ impl fmt::Debug for PoolPath {
 
 /// Fencing: a number that rises with every grant of the server, over restarts too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Token(pub u64);
 
 /// A waiter's number; also its arrival, so the lower came first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WaiterId(pub u64);
 
 /// A session's public number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SessionId(pub u64);
 
 /// The number of an event, from 1, without gaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Seq(pub u64);
 
 /// A secret: whoever has it may renew or release the hold, or speak for the session.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Key(u128);
 
 impl Key {

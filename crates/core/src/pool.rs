@@ -439,6 +439,7 @@ fn count(resources: usize) -> u32 {
 
 /// What a hold has of its pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Taken {
     /// Units, or the number of resources.
     pub units: u32,

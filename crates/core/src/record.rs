@@ -10,6 +10,7 @@ use crate::time::{Timestamp, Ttl};
 use crate::view::Place;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Hold {
     pub pool: PoolPath,
     pub key: Key,
@@ -25,6 +26,7 @@ pub struct Hold {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Waiter {
     pub pool: PoolPath,
     /// The key its hold will have.

@@ -3,6 +3,7 @@
 //! A refusal is a normal answer. It never has an effect; it says what happened, whether to try again, and
 //! what to do now. It knows nothing of gRPC or HTTP.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -14,7 +15,9 @@ use crate::names::*;
 use crate::time::{Timestamp, Ttl};
 use crate::view::HoldView;
 
+/// Its texts are owned only where it came from an engine somewhere else.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Refusal {
     /// The session's key is unknown: it never was, or it has ended.
     UnknownSession,
@@ -39,7 +42,7 @@ pub enum Refusal {
     /// Units were asked of a pool of resources, or the other way round.
     WrongKind {
         pool: PoolPath,
-        why: &'static str,
+        why: Cow<'static, str>,
     },
     SizeMismatch {
         pool: PoolPath,
@@ -63,7 +66,7 @@ pub enum Refusal {
     },
     /// A bound of the server.
     LimitReached {
-        limit: &'static str,
+        limit: Cow<'static, str>,
         max: usize,
     },
     /// The pool is drained or quarantined, and the request would not wait.
@@ -85,8 +88,8 @@ pub enum Refusal {
     /// The hold has no time to prolong.
     NotRenewable {
         token: Token,
-        why: &'static str,
-        advice: &'static str,
+        why: Cow<'static, str>,
+        advice: Cow<'static, str>,
     },
     /// A place in a rate window ends when the window does.
     NotReleasable {
@@ -103,6 +106,7 @@ pub enum Refusal {
 
 /// Why there is no room: who holds, since when, until when, and the place in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NoRoom {
     pub pool: PoolPath,
     pub at: Timestamp,
@@ -186,7 +190,7 @@ impl Refusal {
             Self::TimedOut(_) => "wait longer, or try again later; with a new request id if it had one".into(),
             Self::Withdrawn { .. } => "ask again with a new request id if it is still wanted".into(),
             Self::NotHeld => "stop using what it protected: it may be somebody else's by now".into(),
-            Self::NotRenewable { advice, .. } => (*advice).into(),
+            Self::NotRenewable { advice, .. } => advice.clone().into_owned(),
             Self::NotReleasable { .. } => "nothing: it ends by itself".into(),
             Self::MovedOn { .. } => "look again, and decide on what is there now".into(),
         }

@@ -11,6 +11,7 @@ use crate::refusal::Refusal;
 use crate::time::{Timestamp, Ttl};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Reply {
     Granted(Box<Grant>),
     /// In the queue; the grant, or the end of the wait, follows.
@@ -47,6 +48,7 @@ pub enum Reply {
 
 /// A hold as its holder sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Grant {
     pub pool: PoolPath,
     pub token: Token,
@@ -72,6 +74,7 @@ impl Grant {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Queued {
     pub waiter: WaiterId,
     /// From 1, the next to be served.
@@ -81,12 +84,14 @@ pub struct Queued {
 
 /// A hold of a session that is over though nobody who had its key ended it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct HoldLost {
     pub token: Token,
     pub how: HoldEnd,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SessionOpen {
     pub id: SessionId,
     pub key: Key,

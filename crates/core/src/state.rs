@@ -44,6 +44,23 @@ pub struct State {
     pub(crate) deadlines: BTreeSet<(Timestamp, Due)>,
     /// How long an undeclared pool may be idle.
     pool_idle: Ttl,
+    requests_remembered_max: usize,
+    numbering: Numbering,
+}
+
+/// Which of all numbers tokens, waiters and sessions get, where several machines share what they serve: the first is
+/// `index + 1`, and each is `of` more than the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbering {
+    pub index: u64,
+    pub of: u64,
+}
+
+impl Default for Numbering {
+    /// All of them.
+    fn default() -> Self {
+        Self { index: 0, of: 1 }
+    }
 }
 
 impl State {
@@ -68,7 +85,26 @@ impl State {
             requests_ended: VecDeque::new(),
             deadlines: BTreeSet::new(),
             pool_idle,
+            requests_remembered_max: REQUESTS_REMEMBERED_MAX,
+            numbering: Numbering::default(),
         }
+    }
+
+    /// Remembers fewer ended requests than usual, for a state that must stay small.
+    pub fn remember_at_most(&mut self, requests: usize) {
+        self.requests_remembered_max = requests;
+    }
+
+    /// Gives only some of all numbers from here on. To be called again when it was restored.
+    pub fn number(&mut self, numbering: Numbering) {
+        let Numbering { index, of } = numbering;
+        assert!(index < of, "the first of every `of` numbers is below it");
+        let counters = &mut self.counters;
+        for next in [&mut counters.token_next, &mut counters.waiter_next, &mut counters.session_next] {
+            // The lowest one of ours that has not been given.
+            *next += (index + 1 + of - *next % of) % of;
+        }
+        self.numbering = numbering;
     }
 
     /// Changes the state by one event.
@@ -78,11 +114,11 @@ impl State {
         self.counters.seq.0 += 1;
         match event {
             Event::Queued { id, waiter } => {
-                self.counters.waiter_next = self.counters.waiter_next.max(id.0 + 1);
+                self.counters.waiter_next = self.counters.waiter_next.max(id.0 + self.numbering.of);
                 self.insert_waiter(*id, waiter.clone(), true);
             }
             Event::Granted { token, hold, waiter } => {
-                self.counters.token_next = self.counters.token_next.max(token.0 + 1);
+                self.counters.token_next = self.counters.token_next.max(token.0 + self.numbering.of);
                 if let Some(id) = waiter {
                     self.remove_waiter(*id);
                 }
@@ -124,7 +160,7 @@ impl State {
                 self.remember(at, namespace.clone(), request.clone(), None);
             }
             Event::SessionOpened { id, namespace, key, holder, grace, attached, outlasts_holds } => {
-                self.counters.session_next = self.counters.session_next.max(id.0 + 1);
+                self.counters.session_next = self.counters.session_next.max(id.0 + self.numbering.of);
                 let session = Session {
                     namespace: namespace.clone(),
                     key: *key,
@@ -273,6 +309,18 @@ impl State {
 
     pub fn session(&self, id: SessionId) -> Option<&Session> {
         self.sessions.get(&id).map(|session| &**session)
+    }
+
+    pub fn pools(&self) -> impl Iterator<Item = &PoolPath> {
+        self.pools.keys()
+    }
+
+    pub fn holds(&self) -> impl Iterator<Item = Token> {
+        self.holds.keys().copied()
+    }
+
+    pub fn waiters(&self) -> impl Iterator<Item = WaiterId> {
+        self.waiters.keys().copied()
     }
 
     pub fn sessions(&self) -> impl Iterator<Item = (SessionId, &Session)> {
@@ -454,7 +502,7 @@ impl State {
 
     fn remember(&mut self, at: Timestamp, namespace: Namespace, request: RequestId, token: Option<Token>) {
         while let Some(oldest) = self.requests_ended.front() {
-            if self.requests_ended.len() < REQUESTS_REMEMBERED_MAX && oldest.at + REQUEST_MEMORY > at {
+            if self.requests_ended.len() < self.requests_remembered_max && oldest.at + REQUEST_MEMORY > at {
                 break;
             }
             let oldest = self.requests_ended.pop_front().expect("it was just seen");

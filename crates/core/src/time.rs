@@ -7,6 +7,7 @@ use crate::names::Invalid;
 
 /// A point in time: milliseconds since the Unix epoch, by the engine's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Timestamp(u64);
 
 impl Timestamp {

@@ -8,6 +8,7 @@ use crate::names::*;
 use crate::time::{Timestamp, Ttl};
 
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Query {
     /// Pools whose name starts with `prefix`, after the name `after`.
     Pools {
@@ -46,6 +47,7 @@ pub enum Query {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum View {
     Pools(Page<PoolView, PoolName>),
     Pool(alloc::boxed::Box<PoolDetail>),
@@ -59,6 +61,7 @@ pub enum View {
 /// Some of many; `next` is where to go on. Only without it are there no more: a listing looks at a bounded
 /// number of entries, so a page may have few items, or none, and still a `next`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Page<T, C> {
     pub items: Vec<T>,
     pub next: Option<C>,
@@ -66,6 +69,7 @@ pub struct Page<T, C> {
 
 /// A place in a queue: higher priority first, then arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Place {
     priority: core::cmp::Reverse<Priority>,
     arrival: WaiterId,
@@ -86,6 +90,7 @@ impl Place {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct HoldView {
     pub pool: PoolPath,
     pub token: Token,
@@ -99,6 +104,7 @@ pub struct HoldView {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WaiterView {
     pub id: WaiterId,
     pub place: Place,
@@ -113,6 +119,7 @@ pub struct WaiterView {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PoolView {
     pub pool: PoolPath,
     pub named: bool,
@@ -130,6 +137,7 @@ pub struct PoolView {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PoolDetail {
     pub summary: PoolView,
     pub spec: PoolSpec,
@@ -137,6 +145,7 @@ pub struct PoolDetail {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ResourceView {
     pub spec: ResourceSpec,
     pub condition: Condition,
@@ -147,6 +156,7 @@ pub struct ResourceView {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SessionView {
     pub id: SessionId,
     pub holder: Arc<Holder>,
@@ -160,6 +170,7 @@ pub struct SessionView {
 
 /// Totals over all namespaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Stats {
     pub pools: usize,
     pub holds: usize,

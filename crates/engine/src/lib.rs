@@ -7,6 +7,7 @@ mod call;
 mod clock;
 #[cfg(feature = "contract")]
 pub mod contract;
+mod desk;
 mod driver;
 mod embedded;
 mod metrics;
@@ -14,6 +15,7 @@ mod store;
 
 pub use call::{Acquiring, Calls};
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use desk::{Audience, Batch, Caller, Desk, Nonces};
 pub use embedded::{Embedded, Options};
 pub use store::*;
 

@@ -13,10 +13,12 @@ mod log;
 mod memory;
 mod recovery;
 mod rows;
+mod snapshot;
 
 pub use disk::{DiskOptions, DiskStore, Durability, Retention};
 pub use memory::MemoryStore;
 pub use rows::{RowChanges, Rows};
+pub use snapshot::{restore, snapshot};
 
 use std::sync::Arc;
 

@@ -216,7 +216,7 @@ fn refused(refusal: &Refusal) -> v1::Refusal {
         }
         Refusal::NeverFits { pool, most, .. } => about(pool, v1::Refusal { most: Some(*most), ..told }),
         Refusal::LimitReached { limit, max } => {
-            v1::Refusal { limit: Some((*limit).into()), max: Some(*max as u64), ..told }
+            v1::Refusal { limit: Some(limit.to_string()), max: Some(*max as u64), ..told }
         }
         Refusal::OutOfService { pool, condition } => {
             about(pool, v1::Refusal { condition: Some(convert::condition(condition)), ..told })
@@ -273,18 +273,18 @@ mod tests {
             Refusal::RequestReused { request: request() },
             Refusal::UnknownPool { pool: pool() },
             Refusal::UnknownResource { pool: pool(), resource: ResourceName::parse("a").unwrap() },
-            Refusal::WrongKind { pool: pool(), why: "" },
+            Refusal::WrongKind { pool: pool(), why: "".into() },
             Refusal::SizeMismatch { pool: pool(), size: 1, asked: 2 },
             Refusal::WindowMismatch { pool: pool(), window: None },
             Refusal::PoolRemoving { pool: pool() },
             Refusal::NeverFits { pool: pool(), asked: 2, most: 1 },
-            Refusal::LimitReached { limit: "holds_max", max: 1 },
+            Refusal::LimitReached { limit: "holds_max".into(), max: 1 },
             Refusal::OutOfService { pool: pool(), condition: Condition::Drained(None) },
             Refusal::Busy(room()),
             Refusal::TimedOut(room()),
             Refusal::Withdrawn { request: None },
             Refusal::NotHeld,
-            Refusal::NotRenewable { token, why: "", advice: "" },
+            Refusal::NotRenewable { token, why: "".into(), advice: "".into() },
             Refusal::NotReleasable { token, deadline: Timestamp::from_millis(0) },
             Refusal::MovedOn { pool: pool(), expected: token, now: Vec::new() },
         ];

@@ -190,7 +190,7 @@ impl Step<'_> {
         if acquire.demand.selector.is_some() && matches!(pool.kind, Kind::Units(_)) {
             return Err(Refusal::WrongKind {
                 pool: path(),
-                why: "has anonymous units: a selector has nothing to choose from",
+                why: "has anonymous units: a selector has nothing to choose from".into(),
             });
         }
         match acquire.size {
@@ -252,5 +252,5 @@ impl Step<'_> {
 }
 
 pub(super) fn limit(limit: &'static str, max: usize) -> Refusal {
-    Refusal::LimitReached { limit, max }
+    Refusal::LimitReached { limit: limit.into(), max }
 }

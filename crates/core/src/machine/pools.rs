@@ -32,7 +32,7 @@ impl Step<'_> {
     fn check_change(&self, path: &PoolPath, pool: &Pool, spec: &PoolSpec) -> Result<(), Refusal> {
         let same_kind = matches!(pool.kind, Kind::Units(_)) == matches!(spec.capacity, Capacity::Units(_));
         if !same_kind && !pool.holds.is_empty() {
-            let why = "cannot change between units and resources while somebody holds it";
+            let why = "cannot change between units and resources while somebody holds it".into();
             return Err(Refusal::WrongKind { pool: path.clone(), why });
         }
         // The holds there are were not granted for this window.

@@ -77,6 +77,17 @@ impl Rows {
         }
     }
 
+    /// Nothing of `state` has been written.
+    pub(super) fn all(state: &State) -> Self {
+        let mut rows = Self::new(state);
+        rows.pools.extend(state.pools().map(|path| (path.clone(), false)));
+        rows.sessions.extend(state.sessions().map(|(id, _)| id));
+        rows.holds.extend(state.holds());
+        rows.waiters.extend(state.waiters());
+        rows.written.requests_ended = 0;
+        rows
+    }
+
     /// How many rows are out of date.
     pub fn len(&self) -> usize {
         self.pools.len() + self.sessions.len() + self.holds.len() + self.waiters.len()
