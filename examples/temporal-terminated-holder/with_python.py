@@ -56,8 +56,8 @@ async def main(options: argparse.Namespace) -> None:
         while not await waits(second):
             await asyncio.sleep(0.05)
         print("second waits", flush=True)
+        print("an operator terminates first", flush=True)
         await first.terminate("an operator wants it so")
-        print("first was terminated", flush=True)
         await second.result()
         print("second is done")
 

@@ -55,8 +55,8 @@ async function main(): Promise<void> {
       await setTimeout(50);
     }
     console.log('second waits');
+    console.log('an operator terminates first');
     await first.terminate('an operator wants it so');
-    console.log('first was terminated');
     await second.result();
     console.log('second is done');
   });

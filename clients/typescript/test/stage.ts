@@ -47,9 +47,10 @@ export class Theatre {
     const logger = new DefaultLogger('ERROR');
     Runtime.install({ logger });
     const address = told('TEMPORAL_ADDRESS');
+    const namespace = process.env.TEMPORAL_NAMESPACE ?? 'default';
     const connection = await Connection.connect({ address });
     const bundle = await bundleWorkflowCode({ workflowsPath: require.resolve('./workflows'), logger });
-    return new Theatre(new Client({ connection }), await NativeConnection.connect({ address }), bundle);
+    return new Theatre(new Client({ connection, namespace }), await NativeConnection.connect({ address }), bundle);
   }
 
   async close(): Promise<void> {
@@ -81,9 +82,10 @@ export class Stage {
   ) {}
 
   async startWorker(): Promise<void> {
-    const { native: connection, bundle: workflowBundle } = this.theatre;
+    const { native: connection, bundle: workflowBundle, client } = this.theatre;
+    const { namespace } = client.options;
     // Nothing is cached, so that every workflow task is a replay.
-    const options = { connection, workflowBundle, taskQueue: this.pool, maxCachedWorkflows: 0 };
+    const options = { connection, namespace, workflowBundle, taskQueue: this.pool, maxCachedWorkflows: 0 };
     this.#worker = await Worker.create(options);
     this.#running = this.#worker.run();
   }

@@ -211,8 +211,7 @@ impl<C: Caller> Desk<C> {
                 self.told.insert(grant.token, told + 1);
             }
             Reply::Session(open) if carries => {
-                let carrier =
-                    Carrier { caller: caller.clone(), attachment: open.attachment, unheard: VecDeque::new() };
+                let carrier = Carrier { caller: caller.clone(), attachment: open.attachment, unheard: VecDeque::new() };
                 self.dismiss(open.id, Refusal::SessionTakenOver);
                 self.carriers.insert(open.id, carrier);
             }

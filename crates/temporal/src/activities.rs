@@ -114,7 +114,11 @@ impl Desk {
     }
 
     #[activity(name = "tenure.release")]
-    async fn release(self: Arc<Self>, context: ActivityContext, input: RawValue) -> Result<v1::Released, ActivityError> {
+    async fn release(
+        self: Arc<Self>,
+        context: ActivityContext,
+        input: RawValue,
+    ) -> Result<v1::Released, ActivityError> {
         self.activities.count();
         let command = front::message(Value::Object(object(input)?)).and_then(front::release).map_err(No::for_good)?;
         match self.activities.call(command).await {

@@ -79,8 +79,7 @@ async fn run_once(
 ) -> Result<(), String> {
     let runtime = RuntimeOptions::builder().heartbeat_interval(None).build()?;
     let runtime = Runtime::from_current_tokio(runtime).map_err(|error| error.to_string())?;
-    let mut worker =
-        Worker::new(&runtime, link.client().clone(), options).map_err(|error| error.to_string())?;
+    let mut worker = Worker::new(&runtime, link.client().clone(), options).map_err(|error| error.to_string())?;
     let shut_down = worker.shutdown_handle();
     let mut running = std::pin::pin!(worker.run());
     tokio::select! {

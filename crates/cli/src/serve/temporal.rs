@@ -49,9 +49,9 @@ mod built {
                     Error::Unreachable { .. } => unavailable(
                         "check --temporal; `temporal server start-dev` starts one for development, at localhost:7233",
                     ),
-                    Error::UnknownNamespace { .. } => unavailable(
-                        "check --temporal-namespace; `temporal operator namespace create` makes one",
-                    ),
+                    Error::UnknownNamespace { .. } => {
+                        unavailable("check --temporal-namespace; `temporal operator namespace create` makes one")
+                    }
                 }
             })?;
             tracing::info!(address = self.temporal, namespace = self.temporal_namespace, "Temporal is there");

@@ -57,11 +57,14 @@ fn what_cannot_be_used_fails_for_good_and_names_the_field() {
         assert_eq!((&said["type"], &said["final"]), (&json!("invalid_argument"), &json!(true)), "{input}: {said}");
         assert!(said["message"].as_str().unwrap().contains(field), "{input}: {said}");
     }
-    let log = stage.run("clumsy-too", json!([
-        attempt("tenure.try_acquire", json!({ "pool": "db", "wait_ms": 5 })),
-        attempt("tenure.release", json!({ "key": "none" })),
-        attempt("tenure.renew", json!({ "key": "00000000-0000-4000-8000-000000000000" })),
-    ]));
+    let log = stage.run(
+        "clumsy-too",
+        json!([
+            attempt("tenure.try_acquire", json!({ "pool": "db", "wait_ms": 5 })),
+            attempt("tenure.release", json!({ "key": "none" })),
+            attempt("tenure.renew", json!({ "key": "00000000-0000-4000-8000-000000000000" })),
+        ]),
+    );
     assert_eq!(log[0]["details"][0]["field"], "wait_ms", "{log}");
     assert_eq!(log[1]["details"][0]["field"], "key", "{log}");
     assert_eq!(log[2]["type"], "not_held", "{log}");
@@ -72,13 +75,16 @@ fn a_no_has_its_code_as_type_and_tells_who_holds() {
     let stage = Stage::new();
     stage.start("holder", json!([acquire("db"), wait_for("on")]));
     stage.until_held_by("db", &["holder"]);
-    let log = stage.run("other", json!([
-        attempt("tenure.acquire", json!({ "pool": "db", "wait_ms": 0 })),
-        attempt("tenure.acquire", json!({ "pool": "db", "wait_ms": 50 })),
-        attempt("tenure.try_acquire", json!({ "pool": "db" })),
-        attempt("tenure.try_acquire", json!({ "pool": "gpus", "select": "mem >= 80" })),
-        attempt("tenure.try_acquire", json!({ "pool": "free", "priority": null })),
-    ]));
+    let log = stage.run(
+        "other",
+        json!([
+            attempt("tenure.acquire", json!({ "pool": "db", "wait_ms": 0 })),
+            attempt("tenure.acquire", json!({ "pool": "db", "wait_ms": 50 })),
+            attempt("tenure.try_acquire", json!({ "pool": "db" })),
+            attempt("tenure.try_acquire", json!({ "pool": "gpus", "select": "mem >= 80" })),
+            attempt("tenure.try_acquire", json!({ "pool": "free", "priority": null })),
+        ]),
+    );
     assert_eq!((&log[0]["type"], &log[0]["final"]), (&json!("busy"), &json!(true)), "{log}");
     assert_eq!(log[0]["details"][0]["holders"][0]["holder"], "holder", "{log}");
     assert_eq!(log[1]["type"], "timed_out", "{log}");
@@ -91,18 +97,20 @@ fn a_no_has_its_code_as_type_and_tells_who_holds() {
 fn a_lease_is_renewed_and_a_rate_window_is_what_its_pool_says() {
     let stage = Stage::new();
     stage.tool().printed(&["pool", "set", "calls", "--units", "2", "--window", "60s"]);
-    let log = stage.run("renewer", json!([
-        acquire_with(json!({ "pool": "db", "ttl_ms": 60_000 })),
-        acquire("calls"),
-        release("db"),
-    ]));
+    let log = stage.run(
+        "renewer",
+        json!([acquire_with(json!({ "pool": "db", "ttl_ms": 60_000 })), acquire("calls"), release("db"),]),
+    );
     assert_eq!((&log[0]["lifetime"], &log[1]["lifetime"]), (&json!("leased"), &json!("window")), "{log}");
     let key = stage.run("holder", json!([acquire_with(json!({ "pool": "db", "ttl_ms": 60_000 }))]))[0]["key"].clone();
-    let log = stage.run("keeper", json!([
-        attempt("tenure.renew", json!({ "key": key, "ttl_ms": 90_000 })),
-        attempt("tenure.release", json!({ "key": key })),
-        attempt("tenure.release", json!({ "key": key })),
-    ]));
+    let log = stage.run(
+        "keeper",
+        json!([
+            attempt("tenure.renew", json!({ "key": key, "ttl_ms": 90_000 })),
+            attempt("tenure.release", json!({ "key": key })),
+            attempt("tenure.release", json!({ "key": key })),
+        ]),
+    );
     assert_eq!(log[0]["ttl_ms"], 90_000, "{log}");
     assert_eq!((&log[1]["token"], &log[2]["type"]), (&log[0]["token"], &json!("not_held")), "{log}");
 }
@@ -202,10 +210,8 @@ fn three_hundred_wait_at_once_and_every_one_is_served() {
     started.into_iter().for_each(|number| drop(stage.end(number)));
     until("all wait", || stage.listed(&["show", "db", "--json"])["summary"]["waiters"] == 300);
     stage.signal("holder", "on");
-    let ended: Vec<_> =
-        (0..300).map(|n| stage.begin(json!({ "do": "result", "id": format!("waiter-{n}") }))).collect();
-    let mut tokens: Vec<_> =
-        ended.into_iter().map(|number| stage.end(number)[0]["token"].as_u64().unwrap()).collect();
+    let ended: Vec<_> = (0..300).map(|n| stage.begin(json!({ "do": "result", "id": format!("waiter-{n}") }))).collect();
+    let mut tokens: Vec<_> = ended.into_iter().map(|number| stage.end(number)[0]["token"].as_u64().unwrap()).collect();
     tokens.sort_unstable();
     tokens.dedup();
     assert_eq!(tokens.len(), 300, "everybody has had a hold of their own");

@@ -51,16 +51,19 @@ fn what_a_terminated_workflow_held_goes_to_whoever_waits() {
 #[test]
 fn a_hold_outlives_the_run_that_continues_as_new_and_ends_with_the_chain() {
     let stage = Stage::new();
-    let first = stage.start("chain", json!([
-        acquire("db"),
-        { "do": "continue" },
-        wait_for("again"),
-        { "do": "continue" },
-        wait_for("on"),
-        release("db"),
-        acquire("db"),
-        wait_for("end"),
-    ]));
+    let first = stage.start(
+        "chain",
+        json!([
+            acquire("db"),
+            { "do": "continue" },
+            wait_for("again"),
+            { "do": "continue" },
+            wait_for("on"),
+            release("db"),
+            acquire("db"),
+            wait_for("end"),
+        ]),
+    );
     stage.until_held_by("db", &["chain"]);
     let token = held(&stage, "db");
     let second = until_other_run(&stage, "chain", &first);
@@ -95,7 +98,9 @@ fn a_workflow_that_is_reset_keeps_what_it_held() {
     // All is done, and done again.
     stage.ask(json!({ "do": "reset", "id": "job", "to_activity": null }));
     stage.signal("job", "on");
-    until("it has another hold", || stage.ask(json!({ "do": "so_far", "id": "job" }))[0]["token"].as_u64() > Some(token));
+    until("it has another hold", || {
+        stage.ask(json!({ "do": "so_far", "id": "job" }))[0]["token"].as_u64() > Some(token)
+    });
     stage.result("job");
     stage.until_held_by("db", &[]);
 }
