@@ -92,6 +92,7 @@ struct Desk {
 }
 
 #[activities]
+#[allow(dead_code, reason = "the macro makes names that workflows in Rust would use")]
 impl Desk {
     #[activity(name = "tenure.acquire")]
     async fn acquire(self: Arc<Self>, context: ActivityContext, input: RawValue) -> Result<Value, ActivityError> {

@@ -39,7 +39,7 @@ impl Host {
         let (link, mut stopping) = (self.link.clone(), self.stopping.subscribe());
         let runtime = tokio::runtime::Handle::current();
         let task_queue = options.task_queue.clone();
-        let serve = async move {
+        let serve = async move || {
             let _running = running;
             while !*stopping.borrow_and_update() {
                 if let Err(why) = run_once(&link, options.clone(), &mut stopping, &worn_out).await {
@@ -50,7 +50,7 @@ impl Host {
         };
         std::thread::Builder::new()
             .name(name.into())
-            .spawn(move || runtime.block_on(serve))
+            .spawn(move || runtime.block_on(serve()))
             .expect("the system can start a thread");
     }
 

@@ -59,7 +59,7 @@ pub(crate) enum CallError {
     /// What was asked for is not there, or not any more.
     NotFound,
     /// Temporal did not answer, or not in a way that says what happened.
-    Unknown(Status),
+    Unknown,
 }
 
 impl Link {
@@ -186,7 +186,10 @@ impl Link {
         match answer {
             Ok(response) => Ok(response.into_inner()),
             Err(status) if status.code() == Code::NotFound => Err(CallError::NotFound),
-            Err(status) => Err(CallError::Unknown(status)),
+            Err(status) => {
+                tracing::debug!(code = ?status.code(), why = status.message(), "a call to Temporal failed");
+                Err(CallError::Unknown)
+            }
         }
     }
 }

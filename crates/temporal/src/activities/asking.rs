@@ -128,7 +128,7 @@ impl Asking {
             match fate::chain(&self.activities.link, &self.caller).await {
                 Ok(chain) => return Some(chain),
                 Err(CallError::NotFound) => return None,
-                Err(CallError::Unknown(_)) => pauses.next().await,
+                Err(CallError::Unknown) => pauses.next().await,
             }
         }
     }
@@ -224,7 +224,7 @@ impl Asking {
             match link.complete(&self.caller.task_token, told.clone()).await {
                 Ok(()) => return carrying.delivered(),
                 Err(CallError::NotFound) => break,
-                Err(CallError::Unknown(_)) => pauses.next().await,
+                Err(CallError::Unknown) => pauses.next().await,
             }
         }
         // It may have been received in a call that seemed to fail.
@@ -282,7 +282,7 @@ impl Asking {
             };
             match told {
                 Ok(()) | Err(CallError::NotFound) => return,
-                Err(CallError::Unknown(_)) => pauses.next().await,
+                Err(CallError::Unknown) => pauses.next().await,
             }
         }
     }
