@@ -81,7 +81,9 @@ fn node(name: &str, source: &str) -> Result<(), String> {
 /// The helpers for workflows in TypeScript, their tests and the examples with them, beside the libraries that they need.
 /// They lie there as they do here.
 fn typescript() -> Result<(), String> {
-    let mut inputs = vec!["clients/typescript/package.json".into(), "clients/typescript/tsconfig.json".into()];
+    let mut inputs = ["clients/typescript/package.json", "clients/typescript/tsconfig.json", "examples/package.json"]
+        .map(PathBuf::from)
+        .to_vec();
     for folder in TYPESCRIPT {
         sources(root(), Path::new(folder), &mut inputs)?;
     }

@@ -40,8 +40,15 @@ impl Ground {
         command.env("TEMPORAL_ADDRESS", &self.address).env("TEMPORAL_NAMESPACE", &self.namespace);
         command.env("TENURE_API", &self.server.http);
         let mut job = Job::start(&command);
+        let mut said = String::new();
         for done in 1..=count {
-            until(&format!("{done} of {count} tests are done"), || ended(&job.said()) >= done);
+            until(&format!("{done} of {count} tests are done"), || {
+                // What it is stuck in is shown if this fails.
+                let news = job.said();
+                print!("{}", &news[said.len()..]);
+                said = news;
+                ended(&said) >= done
+            });
         }
         let Ended { code, stdout, .. } = job.ends();
         assert_eq!((code, ended(&stdout)), (Some(0), count), "{stdout}");
@@ -83,9 +90,9 @@ fn the_helpers_in_python_and_what_uses_them_are_typed() {
     let cache = tempfile::tempdir().unwrap();
     let check = |files: &[&str]| {
         let mut mypy = Command::new(tools::python());
-        mypy.args(["-m", "mypy", "--cache-dir"]).arg(cache.path()).args(files).current_dir(folder(""));
-        mypy.args(["--config-file", "clients/python/pyproject.toml"]).env("MYPYPATH", "clients/python/src");
-        let Ended { code, stdout, stderr } = Job::start(&mypy).ends();
+        mypy.args(["-m", "mypy", "--cache-dir"]).arg(cache.path()).args(files.iter().map(|file| folder(file)));
+        mypy.arg("--config-file").arg(folder("clients/python/pyproject.toml"));
+        let Ended { code, stdout, stderr } = Job::start(mypy.env("MYPYPATH", folder("clients/python/src"))).ends();
         assert_eq!(code, Some(0), "{stdout}{stderr}");
     };
     check(&["clients/python/src", "clients/python/tests"]);
