@@ -28,7 +28,7 @@ pub(crate) enum Start {
 }
 
 #[workflow]
-pub struct KeeperWorkflow {
+pub(crate) struct KeeperWorkflow {
     keeper: Keeper,
     parked: usize,
     /// Whether the run is coming to its end.
@@ -40,7 +40,7 @@ pub struct KeeperWorkflow {
 #[workflow_methods]
 impl KeeperWorkflow {
     #[init]
-    pub fn new(_context: &WorkflowContextView, input: RawValue) -> Self {
+    pub(crate) fn new(_context: &WorkflowContextView, input: RawValue) -> Self {
         let start = wire::decode(bytes(&input)).map_err(|error| error.to_string());
         let keeper = start.and_then(|start| match start {
             Start::New(settings) => Ok(Keeper::new(settings)),
@@ -52,7 +52,7 @@ impl KeeperWorkflow {
     }
 
     #[run(name = "TenureKeeper")]
-    pub async fn run(context: &mut WorkflowContext<Self>) -> WorkflowResult<()> {
+    pub(crate) async fn run(context: &mut WorkflowContext<Self>) -> WorkflowResult<()> {
         loop {
             context.state_mut(|this| this.keeper.tick(now(context)));
             if context.continue_as_new_suggested() || context.state(|this| this.is_worn_out()) {
@@ -89,7 +89,7 @@ impl KeeperWorkflow {
     }
 
     #[update(name = "batch")]
-    pub async fn batch(
+    pub(crate) async fn batch(
         context: &mut WorkflowContext<Self>,
         input: RawValue,
     ) -> Result<RawValue, Box<dyn std::error::Error + Send + Sync>> {
