@@ -51,6 +51,7 @@ pub(crate) enum Exit {
         hint: String,
     },
     /// Something that is needed does not answer.
+    #[cfg_attr(not(feature = "temporal"), expect(dead_code, reason = "only a build with Temporal can miss it"))]
     Unavailable {
         what: String,
         hint: String,

@@ -3,10 +3,16 @@
 
 use std::sync::Arc;
 
+use std::net::SocketAddr;
+
+use tenure_core::Limits;
 use tenure_engine::Engine;
 
-use crate::env;
 use crate::exit::Exit;
+use crate::{config, env};
+
+/// As many as a key can tell apart.
+const KEEPERS_MAX: usize = 64;
 
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Temporal {
@@ -20,11 +26,39 @@ pub(crate) struct Temporal {
     )]
     temporal: String,
     /// The namespace of Temporal
-    #[arg(long, value_name = "NAME", env = env::TEMPORAL_NAMESPACE, default_value = "default")]
+    #[arg(
+        long,
+        alias = "namespace",
+        value_name = "NAME",
+        env = env::TEMPORAL_NAMESPACE,
+        default_value = "default",
+    )]
     temporal_namespace: String,
+    /// Over how many keepers the pools are spread in Temporal, up to 64; the same for all servers, for good
+    #[arg(long, value_name = config::COUNT, env = env::KEEPERS, default_value_t = 1, value_parser = keepers)]
+    keepers: usize,
     /// The task queues on which to host pools, lock managers and permits for workflows, with commas between them
     #[arg(long, value_name = "NAMES", env = env::TEMPORAL_QUEUES, default_value = QUEUES_DEFAULT)]
     temporal_queues: String,
+}
+
+fn keepers(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 1..=KEEPERS_MAX) => Ok(count),
+        _ => Err(format!("expected a number from 1 to {KEEPERS_MAX}")),
+    }
+}
+
+impl Temporal {
+    /// Where pools are kept, if they are kept there.
+    pub(crate) fn place(&self) -> String {
+        format!("in Temporal at {}", self.temporal)
+    }
+
+    /// What is wrong if pools are to be kept in a Temporal that was not named.
+    pub(crate) fn missing() -> Exit {
+        Exit::usage("--engine temporal needs --temporal ADDR", "say where Temporal is, such as localhost:7233")
+    }
 }
 
 /// What `tenure temporal start-pool` takes too, unless it is told otherwise.
@@ -40,13 +74,19 @@ mod built {
     use super::*;
     use tenure_temporal::{Error, Settings};
 
+    use tenure_temporal::{Host, Keepers, Options};
+
     /// A connection.
     pub(crate) struct Link {
         link: Arc<tenure_temporal::Link>,
         queues: Vec<String>,
+        keepers: usize,
     }
 
     pub(crate) use tenure_temporal::Temporal as Running;
+
+    /// What hosts keepers. It is needed until the engine has stopped.
+    pub(crate) struct Hosting(Host);
 
     impl Temporal {
         /// None if no Temporal was named.
@@ -57,7 +97,8 @@ mod built {
             let link = connect(&self.temporal, &self.temporal_namespace).await?;
             tracing::info!(address = self.temporal, namespace = self.temporal_namespace, "Temporal is there");
             let queues = self.temporal_queues.split(',').map(str::trim).filter(|queue| !queue.is_empty());
-            Ok(Some(Link { link: Arc::new(link), queues: queues.map(str::to_owned).collect() }))
+            let queues = queues.map(str::to_owned).collect();
+            Ok(Some(Link { link: Arc::new(link), queues, keepers: self.keepers }))
         }
     }
 
@@ -79,8 +120,40 @@ mod built {
     }
 
     impl Link {
+        /// Keeps pools in Temporal, and hosts what they are kept in.
+        pub(crate) fn start_engine(
+            &self,
+            limits: Limits,
+            mailbox_max: usize,
+            grpc: SocketAddr,
+        ) -> (Arc<dyn Engine>, Hosting) {
+            let host = Host::new(self.link.clone());
+            host.run("tenure-keepers", Keepers::worker(), Arc::default());
+            let prefix = "tenure-keeper".to_owned();
+            let name = name(grpc);
+            let options = Options { limits, keepers: self.keepers, mailbox_max, prefix, name, time_told_from: None };
+            (Arc::new(Keepers::start(self.link.clone(), options)), Hosting(host))
+        }
+
         pub(crate) fn start(self, engine: Arc<dyn Engine>) -> Running {
             Running::start(self.link, engine, &self.queues)
+        }
+    }
+
+    impl Hosting {
+        pub(crate) async fn stop(self) {
+            self.0.stop();
+            // Nobody waits for what it does any more.
+            let _ = tokio::time::timeout(std::time::Duration::from_secs(2), self.0.ended()).await;
+        }
+    }
+
+    /// The same when this server starts again, unless its port is any that is free.
+    fn name(grpc: SocketAddr) -> String {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        match grpc.port() {
+            0 => format!("{host} {grpc} {}", std::process::id()),
+            _ => format!("{host} {grpc}"),
         }
     }
 }
@@ -92,6 +165,7 @@ mod built {
     /// There is none.
     pub(crate) enum Link {}
     pub(crate) enum Running {}
+    pub(crate) enum Hosting {}
 
     impl Temporal {
         pub(crate) async fn connect(&self) -> Result<Option<Link>, Exit> {
@@ -110,7 +184,17 @@ mod built {
     }
 
     impl Link {
+        pub(crate) fn start_engine(&self, _: Limits, _: usize, _: SocketAddr) -> (Arc<dyn Engine>, Hosting) {
+            match *self {}
+        }
+
         pub(crate) fn start(self, _engine: Arc<dyn Engine>) -> Running {
+            match self {}
+        }
+    }
+
+    impl Hosting {
+        pub(crate) async fn stop(self) {
             match self {}
         }
     }
