@@ -17,7 +17,7 @@ use stage::{OnEngine, World};
 use tenure_core::{Limits, Timestamp, Ttl};
 use tenure_engine::Engine;
 use tenure_engine::contract::{CASES, Harness};
-use tenure_scenario::{Millis, Scenario, run_tests, translate, trials};
+use tenure_scenario::{Millis, Scenario, run_waiting_tests, translate, trials};
 use tenure_temporal::{Host, Keepers, Link, Options, Settings};
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
             tests.push(Trial::test(format!("contract, {keepers} keepers: {claim}"), run));
         }
     }
-    run_tests(tests)
+    run_waiting_tests(tests)
 }
 
 /// What it means to a session, and to a server that comes and goes, that pools are spread over several keepers. The

@@ -9,6 +9,9 @@ use crate::parse::{Scenario, parse};
 use crate::runner::run;
 use crate::stage::Stage;
 
+/// More do not get done faster on two cores.
+const WAITING_TESTS: usize = 8;
+
 /// One test per scenario that this face can play, each on a stage of its own.
 pub fn trials<S: Stage>(
     face: &'static str,
@@ -58,5 +61,16 @@ fn play<S: Stage>(scenario: &Scenario, face: &str, stage: impl AsyncFn(&Scenario
 
 /// The `main` of a test without the usual harness; takes the usual arguments.
 pub fn run_tests(trials: Vec<Trial>) -> ExitCode {
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    run_tests_with(Arguments::from_args(), trials)
+}
+
+/// The same for tests that mostly wait for somebody else: many at a time, unless told otherwise.
+pub fn run_waiting_tests(trials: Vec<Trial>) -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(WAITING_TESTS);
+    run_tests_with(arguments, trials)
+}
+
+fn run_tests_with(arguments: Arguments, trials: Vec<Trial>) -> ExitCode {
+    libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -15,7 +15,7 @@ mod text;
 pub mod translate;
 
 pub use action::*;
-pub use harness::{run_tests, trials};
+pub use harness::{run_tests, run_waiting_tests, trials};
 pub use outcome::{Expected, Outcome};
 pub use parse::{Scenario, Step, What, parse};
 pub use rules::Rules;
