@@ -24,6 +24,7 @@ pub(crate) const NO_CLEAR_ON_DISCONNECT: &str = "TENURE_NO_CLEAR_ON_DISCONNECT";
 pub(crate) const REST_SESSION_TIMEOUT: &str = "TENURE_REST_SESSION_TIMEOUT";
 pub(crate) const TEMPORAL: &str = "TENURE_TEMPORAL";
 pub(crate) const TEMPORAL_NAMESPACE: &str = "TENURE_TEMPORAL_NAMESPACE";
+pub(crate) const TEMPORAL_QUEUES: &str = "TENURE_TEMPORAL_QUEUES";
 pub(crate) const LOG: &str = "TENURE_LOG";
 pub(crate) const LOG_FORMAT: &str = "TENURE_LOG_FORMAT";
 

@@ -1,7 +1,7 @@
 //! `tenure serve`: the server as a process, from the command line to the last answer.
 
 mod security;
-mod temporal;
+pub(crate) mod temporal;
 
 use std::io::Write;
 use std::net::SocketAddr;

@@ -11,20 +11,20 @@ use crate::error::Error;
 use crate::rest::parse;
 
 /// A message as REST takes it: what cannot be used names its field.
-pub fn message<T: DeserializeOwned>(json: serde_json::Value) -> Result<T, v1::Refusal> {
-    parse(json).map_err(|error| error.tell())
+pub fn message<T: DeserializeOwned>(json: serde_json::Value) -> Result<T, Box<v1::Refusal>> {
+    parse(json).map_err(|error| error.tell().into())
 }
 
-pub fn acquire(request: v1::AcquireRequest) -> Result<Acquire, v1::Refusal> {
-    convert::acquire(request, &Caller::default()).map_err(|error| error.tell())
+pub fn acquire(request: v1::AcquireRequest) -> Result<Acquire, Box<v1::Refusal>> {
+    convert::acquire(request, &Caller::default()).map_err(|error| error.tell().into())
 }
 
-pub fn renew(request: v1::RenewRequest) -> Result<Command, v1::Refusal> {
-    convert::renew(request, &Caller::default()).map_err(|error| error.tell())
+pub fn renew(request: v1::RenewRequest) -> Result<Command, Box<v1::Refusal>> {
+    convert::renew(request, &Caller::default()).map_err(|error| error.tell().into())
 }
 
-pub fn release(request: v1::ReleaseRequest) -> Result<Command, v1::Refusal> {
-    convert::release(request, &Caller::default()).map_err(|error| error.tell())
+pub fn release(request: v1::ReleaseRequest) -> Result<Command, Box<v1::Refusal>> {
+    convert::release(request, &Caller::default()).map_err(|error| error.tell().into())
 }
 
 pub fn granted(grant: &Grant) -> v1::Grant {
@@ -39,15 +39,15 @@ pub fn released(token: Token) -> v1::Released {
     convert::released(token)
 }
 
-pub fn refused(refusal: Box<Refusal>) -> v1::Refusal {
-    Error::from(refusal).tell()
+pub fn refused(refusal: Box<Refusal>) -> Box<v1::Refusal> {
+    Error::from(refusal).tell().into()
 }
 
-pub fn failed(failure: Failure) -> v1::Refusal {
-    Error::from(failure).tell()
+pub fn failed(failure: Failure) -> Box<v1::Refusal> {
+    Error::from(failure).tell().into()
 }
 
 /// Input that cannot be used for a reason that only the front end knows.
-pub fn invalid(field: Option<&str>, message: impl Into<String>) -> v1::Refusal {
-    Error::Invalid { field: field.map(str::to_owned), message: message.into() }.tell()
+pub fn invalid(field: Option<&str>, message: impl Into<String>) -> Box<v1::Refusal> {
+    Error::Invalid { field: field.map(str::to_owned), message: message.into() }.tell().into()
 }

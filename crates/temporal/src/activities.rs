@@ -3,6 +3,8 @@
 
 mod asking;
 mod caller;
+#[allow(dead_code, reason = "the SDK's macro makes names that workflows in Rust would use")]
+mod desk;
 mod fate;
 mod requests;
 
@@ -13,9 +15,8 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use temporalio_common::data_converters::RawValue;
 use temporalio_common::error::{ApplicationErrorCategory, ApplicationFailure};
-use temporalio_macros::activities;
 use temporalio_sdk::WorkerOptions;
-use temporalio_sdk::activities::{ActivityContext, ActivityError};
+use temporalio_sdk::activities::ActivityError;
 use tenure_core::{Command, Refusal, Reply};
 use tenure_engine::{Calls, Engine, Failure};
 use tenure_proto::v1;
@@ -24,8 +25,7 @@ use tokio::sync::Notify;
 
 use crate::link::Link;
 use crate::owners::Owners;
-use asking::Asking;
-use caller::Caller;
+use desk::Desk;
 use requests::Requests;
 
 /// Where the activities are.
@@ -86,63 +86,6 @@ impl std::fmt::Debug for Activities {
     }
 }
 
-/// What the SDK calls.
-struct Desk {
-    activities: Arc<Activities>,
-}
-
-#[activities]
-#[allow(dead_code, reason = "the macro makes names that workflows in Rust would use")]
-impl Desk {
-    #[activity(name = "tenure.acquire")]
-    async fn acquire(self: Arc<Self>, context: ActivityContext, input: RawValue) -> Result<Value, ActivityError> {
-        self.ask(&context, input, false)
-    }
-
-    #[activity(name = "tenure.try_acquire")]
-    async fn try_acquire(self: Arc<Self>, context: ActivityContext, input: RawValue) -> Result<Value, ActivityError> {
-        self.ask(&context, input, true)
-    }
-
-    #[activity(name = "tenure.renew")]
-    async fn renew(self: Arc<Self>, _context: ActivityContext, input: RawValue) -> Result<v1::Renewed, ActivityError> {
-        self.activities.count();
-        let command = front::message(Value::Object(object(input)?)).and_then(front::renew).map_err(No::for_good)?;
-        match self.activities.call(command).await? {
-            Reply::Renewed { token, ttl, deadline } => Ok(front::renewed(token, ttl, deadline)),
-            other => unreachable!("a renewal is answered otherwise: {other:?}"),
-        }
-    }
-
-    #[activity(name = "tenure.release")]
-    async fn release(
-        self: Arc<Self>,
-        context: ActivityContext,
-        input: RawValue,
-    ) -> Result<v1::Released, ActivityError> {
-        self.activities.count();
-        let command = front::message(Value::Object(object(input)?)).and_then(front::release).map_err(No::for_good)?;
-        match self.activities.call(command).await {
-            Ok(Reply::Released { token }) => Ok(front::released(token)),
-            Ok(other) => unreachable!("a release is answered otherwise: {other:?}"),
-            // Most likely an earlier attempt has released it, and its answer was lost.
-            Err(no) if no.told.code == "not_held" && context.info().attempt > 1 => Ok(v1::Released::default()),
-            Err(no) => Err(no.into()),
-        }
-    }
-}
-
-impl Desk {
-    /// Whether it waits or not, the answer is given later: only so is it known whether it was received.
-    fn ask(&self, context: &ActivityContext, input: RawValue, only_try: bool) -> Result<Value, ActivityError> {
-        self.activities.count();
-        let caller = Caller::of(context.info()).map_err(No::for_good)?;
-        let asking = Asking::new(self.activities.clone(), caller, object(input)?, only_try)?;
-        tokio::spawn(asking.carry());
-        Err(ActivityError::WillCompleteAsync)
-    }
-}
-
 /// The one JSON object that every activity takes. What is null is left out: so do those who build it from a record.
 fn object(input: RawValue) -> Result<Map<String, Value>, No> {
     let unusable = |message: &str| No::for_good(front::invalid(None, message));
@@ -162,13 +105,13 @@ fn object(input: RawValue) -> Result<Map<String, Value>, No> {
 /// Why an activity fails.
 #[derive(Clone, Debug)]
 struct No {
-    told: v1::Refusal,
+    told: Box<v1::Refusal>,
     /// Whether Temporal is to try it again.
     again: bool,
 }
 
 impl No {
-    fn for_good(told: v1::Refusal) -> Self {
+    fn for_good(told: Box<v1::Refusal>) -> Self {
         Self { told, again: false }
     }
 }
@@ -193,7 +136,7 @@ impl From<No> for ApplicationFailure {
             .maybe_next_retry_delay(no.again.then_some(RETRY_DELAY))
             // A no is an answer, not an error of anybody's.
             .category(ApplicationErrorCategory::Benign)
-            .details(no.told)
+            .details(*no.told)
             .build()
     }
 }

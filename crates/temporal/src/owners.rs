@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 
 use crate::link::Link;
 pub use chain::WorkflowOwner;
-use chain::{Life, life, next_close};
+pub(crate) use chain::{Life, life, until_closed};
 
 /// Long polls at once. Temporal keeps each open, and they are cheap; the owners beyond them are asked for in turn.
 const POLLS_MAX: usize = 1_000;
@@ -187,7 +187,7 @@ impl Shared {
             };
             match self.polls.try_acquire() {
                 Ok(_poll) => {
-                    if next_close(&self.link, &workflow, &run_id).await.is_err() {
+                    if until_closed(&self.link, &workflow, &run_id).await.is_err() {
                         tokio::time::sleep(PAUSE).await;
                     }
                 }

@@ -5,6 +5,7 @@
 
 mod activities;
 mod clients;
+mod faces;
 mod owners;
 mod restarts;
 mod serve;

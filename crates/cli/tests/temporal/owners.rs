@@ -33,7 +33,7 @@ fn a_hold_ends_with_its_workflow_however_that_ends() {
     stage.until_held_by("deleted", &[]);
 
     let steps = json!([acquire("late"), wait_for("on")]);
-    stage.ask(json!({ "do": "start", "id": "late", "steps": steps, "timeout": 3 }));
+    stage.ask(json!({ "do": "start", "id": "late", "steps": steps, "timeout": 10 }));
     stage.until_held_by("late", &["late"]);
     stage.until_held_by("late", &[]);
 }
@@ -84,13 +84,15 @@ fn a_workflow_that_is_reset_keeps_what_it_held() {
     stage.until_held_by("db", &["job"]);
     let token = held(&stage, "db");
 
+    until_told(&stage, token);
     // To after it was acquired: the new run has it from the history.
     stage.ask(json!({ "do": "reset", "id": "job", "to_activity": "tenure.acquire" }));
     let second = until_other_run(&stage, "job", &first);
+    until_told(&stage, token);
     // To the beginning: the new run asks again, and gets what it has.
     stage.ask(json!({ "do": "reset", "id": "job", "to_activity": null }));
     until_other_run(&stage, "job", &second);
-    until("the run has it", || stage.ask(json!({ "do": "so_far", "id": "job" }))[0]["token"] == token);
+    until_told(&stage, token);
     assert_eq!(held(&stage, "db"), token);
     stage.signal("job", "on");
     assert_eq!(stage.result("job")[1]["token"], token);
@@ -125,9 +127,12 @@ fn a_hold_of_an_owner_that_is_no_workflow_is_left_alone() {
     assert_eq!((stage.holders("db"), stage.holders("cache")), (vec!["script".into()], vec!["script".into()]));
 }
 
+fn until_told(stage: &Stage, token: u64) {
+    until("the run has it", || stage.ask(json!({ "do": "so_far", "id": "job" }))[0]["token"] == token);
+}
+
 fn held(stage: &Stage, pool: &str) -> u64 {
-    let listed = stage.listed(&["holds", pool, "--json"]);
-    listed["holds"][0]["token"].as_u64().unwrap_or_default()
+    stage.listed(&format!("holds?pool={pool}"))["holds"][0]["token"].as_u64().unwrap_or_default()
 }
 
 fn until_other_run(stage: &Stage, id: &str, before: &str) -> String {

@@ -1,5 +1,7 @@
 //! Servers that are killed, ours and Temporal's.
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::stage::{Stage, acquire, release, wait_for};
@@ -30,6 +32,25 @@ fn a_wait_goes_on_when_our_server_was_killed_and_ends_in_one_hold() {
 }
 
 #[test]
+fn a_server_that_is_stopped_tells_those_who_wait_and_the_next_server_has_them() {
+    let mut stage = Stage::new();
+    stage.start("holder", json!([acquire("db"), wait_for("on"), release("db")]));
+    stage.until_held_by("db", &["holder"]);
+    // Without heartbeats nobody would notice for a long time.
+    let mut step = acquire("db");
+    step["options"] = json!({ "heartbeat": 0 });
+    stage.start("waiter", json!([step, release("db")]));
+    stage.until_waits("db", &["waiter"]);
+    let id = Pid::from_raw(stage.server.id().try_into().unwrap());
+    kill(id, Signal::SIGTERM).unwrap();
+    assert!(stage.server.wait().success());
+    stage.start_server();
+    stage.until_waits("db", &["waiter"]);
+    stage.signal("holder", "on");
+    stage.result("waiter");
+}
+
+#[test]
 fn a_grant_that_was_made_before_our_server_was_killed_is_found_by_the_next_attempt() {
     let mut temporal = Temporal::start();
     let mut stage = Stage::at(&temporal);
@@ -37,13 +58,13 @@ fn a_grant_that_was_made_before_our_server_was_killed_is_found_by_the_next_attem
     stage.until_held_by("db", &["holder"]);
     stage.start("waiter", json!([with_heartbeat(acquire("db")), wait_for("on"), release("db")]));
     stage.until_waits("db", &["waiter"]);
-    let hold = stage.listed(&["holds", "--json"])["holds"][0].clone();
+    let hold = stage.listed("holds")["holds"][0].clone();
     // So Temporal hears nothing of the grant.
     temporal.kill();
     let (holder, token) = (hold["holder"].as_str().unwrap(), hold["token"].to_string());
     stage.tool().printed(&["force-release", "db", "--holder", holder, "--token", &token, "--reason", "test"]);
     stage.until_held_by("db", &["waiter"]);
-    let granted = stage.listed(&["holds", "--json"])["holds"][0]["token"].clone();
+    let granted = stage.listed("holds")["holds"][0]["token"].clone();
     stage.server.kill();
     temporal.restart();
     stage.start_server();

@@ -47,6 +47,8 @@ class Script:
             workflow.continue_as_new(args=[rest, self.holds])
         elif kind == "fail":
             raise ApplicationError("as told", non_retryable=True)
+        elif kind == "many":
+            self.log += await asyncio.gather(*(self.turn(step) for _ in range(step["count"])))
         elif kind == "cancel_wait":
             waiting = asyncio.create_task(self.activity("tenure.acquire", step["input"], step))
             await workflow.wait_condition(lambda: step["signal"] in self.heard)
@@ -56,6 +58,11 @@ class Script:
             except (ActivityError, asyncio.CancelledError) as error:
                 cause = getattr(error, "cause", error)
                 self.log.append({"cancelled": isinstance(cause, (CancelledError, asyncio.CancelledError))})
+
+    async def turn(self, step: dict) -> object:
+        held = await self.activity("tenure.acquire", step["input"], step)
+        await self.activity("tenure.release", {"key": held["key"]}, step)
+        return held
 
     async def call(self, step: dict) -> None:
         try:
@@ -82,7 +89,7 @@ class Script:
             args=given if isinstance(given, list) else [given],
             task_queue="tenure",
             start_to_close_timeout=seconds("start_to_close", 300),
-            heartbeat_timeout=seconds("heartbeat", 10),
+            heartbeat_timeout=seconds("heartbeat", 10) or None,
             retry_policy=RetryPolicy(
                 initial_interval=timedelta(milliseconds=200), maximum_attempts=options.get("attempts", 0)
             ),
@@ -170,18 +177,23 @@ class Stage:
         print(json.dumps(answer), flush=True)
 
 
+async def serve(stage: Stage) -> None:
+    under_way = set()
+    print("ready", flush=True)
+    loop = asyncio.get_running_loop()
+    while line := await loop.run_in_executor(None, sys.stdin.readline):
+        task = asyncio.create_task(stage.answer(json.loads(line)))
+        under_way.add(task)
+        task.add_done_callback(under_way.discard)
+
+
 async def main(address: str, namespace: str) -> None:
     client = await Client.connect(address, namespace=namespace)
-    stage, under_way = Stage(client), set()
     # The script is our own and touches nothing; the sandbox would only make each run slow.
     runner = UnsandboxedWorkflowRunner()
     async with Worker(client, task_queue="scripts", workflows=[Script], workflow_runner=runner, max_cached_workflows=2000):
-        print("ready", flush=True)
-        loop = asyncio.get_running_loop()
-        while line := await loop.run_in_executor(None, sys.stdin.readline):
-            task = asyncio.create_task(stage.answer(json.loads(line)))
-            under_way.add(task)
-            task.add_done_callback(under_way.discard)
+        await serve(Stage(client))
 
 
-asyncio.run(main(*sys.argv[1:]))
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

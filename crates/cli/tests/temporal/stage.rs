@@ -1,6 +1,8 @@
 //! A server of ours and a worker with workflows, in a namespace of a Temporal. What the workflows do is told step by step.
 
 use std::cell::{Cell, RefCell};
+use std::io::Write;
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
@@ -27,10 +29,15 @@ impl Stage {
     }
 
     pub(crate) fn at(temporal: &Temporal) -> Self {
+        Self::with_script(temporal, "stage.py")
+    }
+
+    /// With workflows of another kind.
+    pub(crate) fn with_script(temporal: &Temporal, script: &str) -> Self {
         let (address, namespace) = (temporal.address(), temporal.namespace());
         let data = tempfile::tempdir().unwrap();
         let server = serve(data.path(), &address, &namespace);
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/temporal/stage.py");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/temporal").join(script);
         let worker = Job::start(Command::new(tools::python()).arg(script).args([&address, &namespace]));
         worker.says("ready");
         Self { server, data, address, namespace, worker: RefCell::new(worker), asked: Cell::new(0) }
@@ -96,16 +103,21 @@ impl Stage {
     }
 
     pub(crate) fn holders(&self, pool: &str) -> Vec<String> {
-        names(&self.listed(&["holds", pool, "--json"])["holds"])
+        names(&self.listed(&format!("holds?pool={pool}"))["holds"])
     }
 
     pub(crate) fn waiters(&self, pool: &str) -> Vec<String> {
-        names(&self.listed(&["queue", pool, "--json"])["waiters"])
+        names(&self.listed(&format!("pools/{pool}/queue"))["waiters"])
     }
 
-    /// Nothing if there is no such pool.
-    pub(crate) fn listed(&self, arguments: &[&str]) -> Value {
-        serde_json::from_str(&self.tool().run(arguments).stdout).unwrap_or_default()
+    /// What REST says at this path; an error, if there is no such pool. Asked often, so without another process.
+    pub(crate) fn listed(&self, path: &str) -> Value {
+        let mut connection = TcpStream::connect(self.server.http.trim_start_matches("http://")).unwrap();
+        let request = format!("GET /api/v1/{path} HTTP/1.1\r\nhost: tenure\r\nconnection: close\r\n\r\n");
+        connection.write_all(request.as_bytes()).unwrap();
+        let answer = std::io::read_to_string(connection).unwrap();
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        serde_json::from_str(body).unwrap()
     }
 
     pub(crate) fn until_held_by(&self, pool: &str, holders: &[&str]) {

@@ -175,6 +175,7 @@ fn every_query_and_every_view_makes_the_round_trip() {
             Query::Holds { namespace: namespace(), pool: None, holder: None, after: None, limit: 0 };
         Queue: Query::Queue { pool: pool(), after: Some(place), limit: 1 };
         Sessions: Query::Sessions { namespace: namespace(), after: Some(SessionId(3)), limit: 1 };
+        Owners: Query::Owners { after: Some((namespace(), owner())), limit: 1 };
         Stats: Query::Stats;
     });
 
@@ -224,6 +225,7 @@ fn every_query_and_every_view_makes_the_round_trip() {
         Holds: View::Holds(Page { items: vec![hold_view()], next: Some(Token(7)) });
         Queue: View::Queue(Page { items: vec![waiter], next: Some(place) });
         Sessions: View::Sessions(Page { items: vec![session], next: None });
+        Owners: View::Owners(Page { items: vec![(namespace(), owner())], next: None });
         Stats: View::Stats(Stats { pools: 1, holds: 2, waiters: 3, sessions: 4, seq: Seq(5) });
     });
 }

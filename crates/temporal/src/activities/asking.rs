@@ -16,11 +16,14 @@ use super::{Activities, No};
 use crate::link::CallError;
 use crate::owners::WorkflowOwner;
 
-/// How soon a cancelled activity is noticed, at best and at worst: heartbeats of all who wait share one budget.
+/// How soon a cancelled activity is noticed, at best and at worst: heartbeats of all who wait share one budget, unless
+/// their time-outs do not allow it.
 const BEAT_MIN: Duration = Duration::from_secs(1);
-const BEAT_MAX: Duration = Duration::from_secs(10);
-/// What a heartbeat costs of it: about fifty a second, which Temporal hardly notices.
-const BEAT_SHARE: Duration = Duration::from_millis(20);
+const BEAT_MAX: Duration = Duration::from_secs(30);
+/// What a heartbeat costs of it: twenty a second. Temporal writes each to its database.
+const BEAT_SHARE: Duration = Duration::from_millis(50);
+/// How many heartbeats there are in the time in which one has to come. One may be late by a call that has to be made again.
+const BEATS_PER_TIMEOUT: u32 = 2;
 /// The first and the longest pause before a call is made again whose outcome is unknown.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -267,7 +270,7 @@ impl Asking {
     fn beat(&self) -> Duration {
         let waiting = u32::try_from(self.activities.requests.len()).unwrap_or(u32::MAX);
         let shared = BEAT_SHARE.saturating_mul(waiting).clamp(BEAT_MIN, BEAT_MAX);
-        self.caller.heartbeat_timeout.map_or(shared, |timeout| shared.min(timeout / 3))
+        self.caller.heartbeat_timeout.map_or(shared, |timeout| shared.min(timeout / BEATS_PER_TIMEOUT))
     }
 
     /// Until Temporal has heard it, or nobody is there to hear it.

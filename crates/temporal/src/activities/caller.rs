@@ -34,7 +34,7 @@ pub(super) struct Chain {
 }
 
 impl Caller {
-    pub(super) fn of(info: &ActivityInfo) -> Result<Self, v1::Refusal> {
+    pub(super) fn of(info: &ActivityInfo) -> Result<Self, Box<v1::Refusal>> {
         let (Some(workflow_id), Some(run_id)) = (&info.workflow_id, &info.workflow_run_id) else {
             return Err(front::invalid(None, "the activity is for workflows: without one there is nobody to hold"));
         };

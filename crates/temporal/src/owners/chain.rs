@@ -47,14 +47,14 @@ impl WorkflowOwner {
 
 /// Whether a chain goes on.
 #[derive(Debug)]
-pub(super) enum Life {
+pub(crate) enum Life {
     Running { run_id: String },
     Over,
 }
 
 /// The truth, as Temporal has it now. The latest run with the workflow id says it all: a chain has one run at a time, and
 /// another chain begins only when it has closed.
-pub(super) async fn life(link: &Link, owner: &WorkflowOwner) -> Result<Life, CallError> {
+pub(crate) async fn life(link: &Link, owner: &WorkflowOwner) -> Result<Life, CallError> {
     let described = match link.describe(&owner.workflow_id, "").await {
         Ok(described) => described,
         // Deleted.
@@ -77,18 +77,29 @@ pub(super) async fn life(link: &Link, owner: &WorkflowOwner) -> Result<Life, Cal
     })
 }
 
-/// Resolves when the run has closed, and some time later if it has not. What that means is for [`life`] to say.
-pub(super) async fn next_close(link: &Link, owner: &WorkflowOwner, run_id: &str) -> Result<(), CallError> {
-    let request = GetWorkflowExecutionHistoryRequest {
-        namespace: link.namespace().to_owned(),
-        execution: Some(execution(&owner.workflow_id, run_id)),
-        wait_new_event: true,
-        history_event_filter_type: HistoryEventFilterType::CloseEvent.into(),
-        ..Default::default()
-    };
-    match link.history(request).await {
-        Ok(_) | Err(CallError::NotFound) => Ok(()),
-        Err(unknown) => Err(unknown),
+/// Resolves when the run has closed. What that means is for [`life`] to say.
+pub(crate) async fn until_closed(link: &Link, owner: &WorkflowOwner, run_id: &str) -> Result<(), CallError> {
+    let mut next_page_token = Vec::new();
+    loop {
+        let request = GetWorkflowExecutionHistoryRequest {
+            namespace: link.namespace().to_owned(),
+            execution: Some(execution(&owner.workflow_id, run_id)),
+            wait_new_event: true,
+            history_event_filter_type: HistoryEventFilterType::CloseEvent.into(),
+            next_page_token,
+            ..Default::default()
+        };
+        match link.history(request).await {
+            // Temporal does not wait longer than some seconds, and says so with nothing but a token to go on with.
+            Ok(page)
+                if !page.next_page_token.is_empty()
+                    && page.history.as_ref().is_none_or(|all| all.events.is_empty()) =>
+            {
+                next_page_token = page.next_page_token;
+            }
+            Ok(_) | Err(CallError::NotFound) => return Ok(()),
+            Err(unknown) => return Err(unknown),
+        }
     }
 }
 
