@@ -99,7 +99,10 @@ export class Stage {
   async replay(): Promise<void> {
     for (const handle of this.workflows) {
       const history = await handle.fetchHistory();
-      await Worker.runReplayHistory({ workflowBundle: this.theatre.bundle }, history, handle.workflowId);
+      // A replay of a run that has not done anything does not end.
+      if (history.events?.some(({ workflowTaskCompletedEventAttributes: completed }) => completed)) {
+        await Worker.runReplayHistory({ workflowBundle: this.theatre.bundle }, history, handle.workflowId);
+      }
       if ((await handle.describe()).status.name === 'RUNNING') {
         await handle.terminate('the test is over');
       }
