@@ -5,6 +5,7 @@
 
 mod activities;
 mod clients;
+mod engine;
 mod faces;
 mod owners;
 mod restarts;
