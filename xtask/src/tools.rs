@@ -1,7 +1,9 @@
-//! What the tests need besides Rust: programs of the system, and the libraries of LDLM's clients, in `target/tools`.
+//! What the tests need besides Rust: programs of the system, and in `target/tools` the libraries of LDLM's clients and of
+//! Temporal, and what is built from our own TypeScript.
 //! Nothing is done for what is there already, so that it can be the first step of every run.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,7 +14,9 @@ const PYTHON: &str = "examples/requirements.txt";
 const PYTHON_OLDER: &str = "crates/cli/tests/ldlm_clients/py/older.txt";
 const PYTHON_TEMPORAL: &str = "crates/cli/tests/temporal/requirements.txt";
 /// Folders of `target/tools` with Node's libraries, and where it is said which.
-const NODE: [(&str, &str); 1] = [("node", "crates/cli/tests/ldlm_clients/node")];
+const NODE: [(&str, &str); 2] = [("node", "crates/cli/tests/ldlm_clients/node"), ("typescript", "clients/typescript")];
+/// What is written in TypeScript, in the order in which it is built.
+const TYPESCRIPT: [&str; 3] = ["clients/typescript/src", "clients/typescript/test", "examples"];
 const GO: &str = "crates/cli/tests/ldlm_clients/go";
 
 /// Those that can be missing on a machine where all else is tested.
@@ -34,6 +38,7 @@ pub(crate) fn make() -> Result<Missing, String> {
     for (name, source) in NODE {
         node(name, source)?;
     }
+    typescript()?;
     Ok(Missing { go: !go()? })
 }
 
@@ -71,6 +76,53 @@ fn node(name: &str, source: &str) -> Result<(), String> {
         let npm = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
         run(Command::new("npm").args(npm).current_dir(path))
     })
+}
+
+/// The helpers for workflows in TypeScript, their tests and the examples with them, beside the libraries that they need.
+/// They lie there as they do here.
+fn typescript() -> Result<(), String> {
+    let mut inputs = ["clients/typescript/package.json", "clients/typescript/tsconfig.json", "examples/package.json"]
+        .map(PathBuf::from)
+        .to_vec();
+    for folder in TYPESCRIPT {
+        sources(root(), Path::new(folder), &mut inputs)?;
+    }
+    inputs.sort();
+    let folder = Folder::new("typescript/built", &inputs, &version("node", "--version")?)?;
+    folder.make_once(|path| {
+        let problem = |error| format!("{}: {error}", path.display());
+        for input in &inputs {
+            let copy = path.join(input);
+            fs::create_dir_all(copy.parent().expect("it is a file")).map_err(problem)?;
+            fs::copy(root().join(input), copy).map_err(problem)?;
+        }
+        // Where npm would put it.
+        fs::create_dir_all(path.join("node_modules/@tenure")).map_err(problem)?;
+        symlink("../../clients/typescript", path.join("node_modules/@tenure/temporal")).map_err(problem)?;
+        for project in TYPESCRIPT {
+            run(Command::new(path.with_file_name("node_modules/.bin/tsc")).arg("--project").arg(path.join(project)))?;
+        }
+        Ok(())
+    })
+}
+
+/// All that `tsc` reads below a folder, by their paths from the root.
+fn sources(root: &Path, folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), String> {
+    let problem = |error| format!("{}: {error}", folder.display());
+    for entry in fs::read_dir(root.join(folder)).map_err(problem)? {
+        let name = entry.map_err(problem)?.file_name();
+        let path = folder.join(&name);
+        // What is made here by hand is made anew there.
+        if name == "node_modules" || name == "lib" {
+            continue;
+        }
+        if root.join(&path).is_dir() {
+            sources(root, &path, found)?;
+        } else if name == "tsconfig.json" || path.extension().is_some_and(|extension| extension == "ts") {
+            found.push(path);
+        }
+    }
+    Ok(())
 }
 
 /// A program over Go's gRPC, or false where there is no Go, which nobody needs for anything else.

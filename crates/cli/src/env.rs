@@ -22,8 +22,11 @@ pub(crate) const CLIENT_CA: &str = "TENURE_CLIENT_CA";
 pub(crate) const DEFAULT_LOCK_TIMEOUT: &str = "TENURE_DEFAULT_LOCK_TIMEOUT";
 pub(crate) const NO_CLEAR_ON_DISCONNECT: &str = "TENURE_NO_CLEAR_ON_DISCONNECT";
 pub(crate) const REST_SESSION_TIMEOUT: &str = "TENURE_REST_SESSION_TIMEOUT";
+pub(crate) const ENGINE: &str = "TENURE_ENGINE";
+pub(crate) const KEEPERS: &str = "TENURE_KEEPERS";
 pub(crate) const TEMPORAL: &str = "TENURE_TEMPORAL";
 pub(crate) const TEMPORAL_NAMESPACE: &str = "TENURE_TEMPORAL_NAMESPACE";
+pub(crate) const TEMPORAL_QUEUES: &str = "TENURE_TEMPORAL_QUEUES";
 pub(crate) const LOG: &str = "TENURE_LOG";
 pub(crate) const LOG_FORMAT: &str = "TENURE_LOG_FORMAT";
 

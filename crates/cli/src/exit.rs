@@ -51,7 +51,7 @@ pub(crate) enum Exit {
         hint: String,
     },
     /// Something that is needed does not answer.
-    #[cfg(feature = "temporal")]
+    #[cfg_attr(not(feature = "temporal"), expect(dead_code, reason = "only a build with Temporal can miss it"))]
     Unavailable {
         what: String,
         hint: String,
@@ -104,9 +104,7 @@ impl Exit {
         match self {
             Self::Usage { .. } => USAGE,
             Self::NoInput { .. } => NO_INPUT,
-            Self::Start(_) => UNAVAILABLE,
-            #[cfg(feature = "temporal")]
-            Self::Unavailable { .. } => UNAVAILABLE,
+            Self::Start(_) | Self::Unavailable { .. } => UNAVAILABLE,
             Self::Store(StoreError::Damaged(_) | StoreError::Io(_)) | Self::Output(_) => IO,
             Self::Store(StoreError::InUse(_) | StoreError::Format { .. } | StoreError::Foreign(..)) => CANNOT_CREATE,
             Self::Setup(_) => SETUP,
@@ -123,7 +121,6 @@ impl Exit {
         let (code, message, advice) = match self {
             Self::Usage { what, hint } => ("usage", what, hint),
             Self::NoInput { what, hint } => ("no_input", what, hint),
-            #[cfg(feature = "temporal")]
             Self::Unavailable { what, hint } => ("unreachable", what, hint),
             Self::Start(error) => {
                 let flag = match &error {

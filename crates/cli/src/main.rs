@@ -23,6 +23,7 @@ mod rate;
 mod run;
 mod serve;
 mod supervise;
+mod temporal;
 mod units;
 
 use std::ffi::OsString;
@@ -73,6 +74,8 @@ enum Command {
     OwnerGone(operate::OwnerGoneArgs),
     #[command(subcommand, arg_required_else_help = false)]
     Ldlm(ldlm::Command),
+    #[command(subcommand, arg_required_else_help = false)]
+    Temporal(temporal::Command),
 
     /// Run the server; so does `tenure` alone
     #[command(after_long_help = serve::HELP)]
@@ -147,6 +150,7 @@ impl Command {
             Self::ForceRelease(args) => args.output.json,
             Self::OwnerGone(args) => args.output.json,
             Self::Ldlm(command) => command.json(),
+            Self::Temporal(command) => command.json(),
             Self::Run(_) | Self::Serve(_) | Self::Demo(_) | Self::Completions(_) | Self::Man(_) => false,
         }
     }
@@ -171,6 +175,7 @@ impl Command {
             Self::ForceRelease(args) => block_on(operate::force_release(args)),
             Self::OwnerGone(args) => block_on(operate::owner_gone(args)),
             Self::Ldlm(command) => block_on(ldlm::run(command)),
+            Self::Temporal(command) => block_on(temporal::run(command)),
             Self::Serve(args) => serve::run(args),
             Self::Demo(args) => demo::run(args),
             Self::Completions(args) => generate::completions(&args, &command_line()),

@@ -1,7 +1,7 @@
 //! `tenure serve`: the server as a process, from the command line to the last answer.
 
 mod security;
-mod temporal;
+pub(crate) mod temporal;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -63,6 +63,9 @@ struct Options {
     /// Listen here for HTTP: REST, metrics, health
     #[arg(long, value_name = "ADDR", env = env::HTTP, default_value = "127.0.0.1:3180")]
     http: SocketAddr,
+    /// Where pools live
+    #[arg(long, value_name = "WHERE", env = env::ENGINE, default_value = "embedded")]
+    engine: Where,
     /// When an answer may be given
     #[arg(long, value_name = "WHEN", env = env::DURABILITY, default_value = "sync")]
     durability: When,
@@ -196,6 +199,14 @@ struct Options {
     log_format: logs::Format,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Where {
+    /// In this process, and in the directory that --data names
+    Embedded,
+    /// In the Temporal that --temporal names; any number of servers may stand before it
+    Temporal,
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum When {
     /// When the disk has what it rests on: survives a loss of power
@@ -230,7 +241,14 @@ pub(crate) fn run(args: Args) -> Result<(), Exit> {
     runtime.block_on(async {
         let mut stop = StopSignal::listen().map_err(Exit::Setup)?;
         let link = options.temporal.connect().await?;
-        let engine = storage.start_engine().map_err(Exit::Store)?;
+        let (engine, hosting) = match (options.engine, &link) {
+            (Where::Embedded, _) => (storage.start_engine().map_err(Exit::Store)?, None),
+            (Where::Temporal, Some(link)) => {
+                let (engine, hosting) = link.start_engine(storage.limits, storage.mailbox_max, options.grpc);
+                (engine, Some(hosting))
+            }
+            (Where::Temporal, None) => return Err(Temporal::missing()),
+        };
         let server = match Server::start(engine.clone(), config).await {
             Ok(server) => server,
             Err(error) => {
@@ -249,6 +267,9 @@ pub(crate) fn run(args: Args) -> Result<(), Exit> {
             server.stop().await;
             if let Some(temporal) = temporal {
                 temporal.stop().await;
+            }
+            if let Some(hosting) = hosting {
+                hosting.stop().await;
             }
         };
         tokio::select! {
@@ -339,9 +360,10 @@ impl Options {
             true => (format!("https://{}", server.grpc_addr()), "https"),
             false => (server.grpc_addr().to_string(), "http"),
         };
-        let kept = match self.durability {
-            When::Memory => "in memory only".to_owned(),
-            When::Sync | When::Os => format!("in {}", self.data.display()),
+        let kept = match (self.engine, self.durability) {
+            (Where::Temporal, _) => self.temporal.place(),
+            (Where::Embedded, When::Memory) => "in memory only".to_owned(),
+            (Where::Embedded, When::Sync | When::Os) => format!("in {}", self.data.display()),
         };
         // As it was called, since it need not be in the path; and where it listens, unless commands look there anyway.
         let tenure = std::env::args().next().unwrap_or_else(|| "tenure".to_owned());

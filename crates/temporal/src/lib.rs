@@ -2,7 +2,10 @@
 //! callers. The only crate that knows Temporal's SDK, which takes minutes to build.
 
 mod activities;
+mod engine;
+mod faces;
 mod host;
+mod keeper;
 mod link;
 mod owners;
 
@@ -13,6 +16,8 @@ use tenure_engine::Engine;
 use tokio::task::JoinHandle;
 
 pub use activities::TASK_QUEUE;
+pub use engine::{Keepers, Options};
+pub use faces::{PoolType, StartPool, StartPoolError, TASK_QUEUE as POOL_TASK_QUEUE};
 pub use host::Host;
 pub use link::{Error, Link, Settings};
 pub use owners::WorkflowOwner;
@@ -24,29 +29,31 @@ use owners::Owners;
 /// told are started again by Temporal when they have been silent for too long.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
-/// What a server does in Temporal while it runs: it carries out activities and watches over the owners of holds.
+/// What a server does in Temporal while it runs: it carries out activities, hosts the pools of others' workflows, and watches
+/// over the owners of holds.
 #[derive(Debug)]
 pub struct Temporal {
     host: Host,
     activities: Arc<Activities>,
-    watching: JoinHandle<()>,
+    watching: [JoinHandle<()>; 2],
 }
 
 impl Temporal {
-    /// Takes activities from now on. Should Temporal be away later, the server goes on without it until it is back.
-    pub fn start(link: Arc<Link>, engine: Arc<dyn Engine>) -> Self {
+    /// Takes activities, and hosts pools on these task queues, from now on. Should Temporal be away later, the server goes
+    /// on without it until it is back.
+    pub fn start(link: Arc<Link>, engine: Arc<dyn Engine>, pool_queues: &[String]) -> Self {
         let owners = Owners::new(link.clone(), engine.clone());
         let activities = Arc::new(Activities::new(link.clone(), engine, owners.clone()));
-        let host = Host::new(link);
-        // Further workers, for workflows that are hosted here, are started in the same way.
+        let host = Host::new(link.clone());
         host.run(TASK_QUEUE, activities::worker(&activities), activities.worn_out());
-        Self { host, activities, watching: tokio::spawn(owners.watch()) }
+        let faces = faces::start(&host, &link, pool_queues);
+        Self { host, activities, watching: [tokio::spawn(owners.watch()), tokio::spawn(faces)] }
     }
 
     /// Takes no more activities. To be called before the engine is stopped.
     pub fn stop_taking(&self) {
         self.host.stop();
-        self.watching.abort();
+        self.watching.iter().for_each(JoinHandle::abort);
     }
 
     /// Ends when whoever waited has been told, or has had time to be. To be called when the engine has stopped.

@@ -198,7 +198,7 @@ pub(crate) fn execution(workflow_id: &str, run_id: &str) -> WorkflowExecution {
     WorkflowExecution { workflow_id: workflow_id.to_owned(), run_id: run_id.to_owned() }
 }
 
-fn once<T>(request: T, timeout: Duration) -> Request<T> {
+pub(crate) fn once<T>(request: T, timeout: Duration) -> Request<T> {
     let mut request = request.into_request();
     request.set_timeout(timeout);
     let no_retries = temporalio_client::request_extensions::RetryConfigForCall(RetryOptions::no_retries());

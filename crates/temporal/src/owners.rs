@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 
 use crate::link::Link;
 pub use chain::WorkflowOwner;
-use chain::{Life, life, until_closed};
+pub(crate) use chain::{Life, life, until_closed};
 
 /// Long polls at once. Temporal keeps each open, and they are cheap; the owners beyond them are asked for in turn.
 const POLLS_MAX: usize = 1_000;

@@ -3,13 +3,19 @@
 
 use std::sync::Arc;
 
+use std::net::SocketAddr;
+
+use tenure_core::Limits;
 use tenure_engine::Engine;
 
-use crate::env;
 use crate::exit::Exit;
+use crate::{config, env};
+
+/// As many as a key can tell apart.
+const KEEPERS_MAX: usize = 64;
 
 #[derive(clap::Args, Clone, Debug)]
-pub(super) struct Temporal {
+pub(crate) struct Temporal {
     /// Serve the workflows of the Temporal at this address: activities, and holds that end with their workflow
     #[arg(
         long,
@@ -20,19 +26,67 @@ pub(super) struct Temporal {
     )]
     temporal: String,
     /// The namespace of Temporal
-    #[arg(long, value_name = "NAME", env = env::TEMPORAL_NAMESPACE, default_value = "default")]
+    #[arg(
+        long,
+        alias = "namespace",
+        value_name = "NAME",
+        env = env::TEMPORAL_NAMESPACE,
+        default_value = "default",
+    )]
     temporal_namespace: String,
+    /// Over how many keepers the pools are spread in Temporal, up to 64; the same for all servers, for good
+    #[arg(long, value_name = config::COUNT, env = env::KEEPERS, default_value_t = 1, value_parser = keepers)]
+    keepers: usize,
+    /// The task queues on which to host pools, lock managers and permits for workflows, with commas between them
+    #[arg(long, value_name = "NAMES", env = env::TEMPORAL_QUEUES, default_value = QUEUES_DEFAULT)]
+    temporal_queues: String,
 }
+
+fn keepers(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 1..=KEEPERS_MAX) => Ok(count),
+        _ => Err(format!("expected a number from 1 to {KEEPERS_MAX}")),
+    }
+}
+
+impl Temporal {
+    /// Where pools are kept, if they are kept there.
+    pub(crate) fn place(&self) -> String {
+        format!("in Temporal at {}", self.temporal)
+    }
+
+    /// What is wrong if pools are to be kept in a Temporal that was not named.
+    pub(crate) fn missing() -> Exit {
+        Exit::usage("--engine temporal needs --temporal ADDR", "say where Temporal is, such as localhost:7233")
+    }
+}
+
+/// What `tenure temporal start-pool` takes too, unless it is told otherwise.
+pub(crate) const QUEUES_DEFAULT: &str = "tenure-pools";
+
+#[cfg(feature = "temporal")]
+pub(crate) use built::connect;
+#[cfg(not(feature = "temporal"))]
+pub(crate) use built::not_built;
 
 #[cfg(feature = "temporal")]
 mod built {
     use super::*;
     use tenure_temporal::{Error, Settings};
 
+    use tenure_temporal::{Host, Keepers, Options};
+
     /// A connection.
-    pub(crate) struct Link(Arc<tenure_temporal::Link>);
+    pub(crate) struct Link {
+        link: Arc<tenure_temporal::Link>,
+        queues: Vec<String>,
+        keepers: usize,
+    }
 
     pub(crate) use tenure_temporal::Temporal as Running;
+
+    /// What hosts keepers. It is needed until the engine has stopped.
+    pub(crate) struct Hosting(Host);
 
     impl Temporal {
         /// None if no Temporal was named.
@@ -40,28 +94,66 @@ mod built {
             if self.temporal.is_empty() {
                 return Ok(None);
             }
-            let settings = Settings { address: self.temporal.clone(), namespace: self.temporal_namespace.clone() };
-            let link = tenure_temporal::Link::connect(&settings).await.map_err(|error| {
-                let what = error.to_string();
-                let unavailable = |hint: &str| Exit::Unavailable { what: what.clone(), hint: hint.into() };
-                match error {
-                    Error::Address { .. } => Exit::usage(what, "say HOST:PORT with --temporal, such as localhost:7233"),
-                    Error::Unreachable { .. } => unavailable(
-                        "check --temporal; `temporal server start-dev` starts one for development, at localhost:7233",
-                    ),
-                    Error::UnknownNamespace { .. } => {
-                        unavailable("check --temporal-namespace; `temporal operator namespace create` makes one")
-                    }
-                }
-            })?;
+            let link = connect(&self.temporal, &self.temporal_namespace).await?;
             tracing::info!(address = self.temporal, namespace = self.temporal_namespace, "Temporal is there");
-            Ok(Some(Link(Arc::new(link))))
+            let queues = self.temporal_queues.split(',').map(str::trim).filter(|queue| !queue.is_empty());
+            let queues = queues.map(str::to_owned).collect();
+            Ok(Some(Link { link: Arc::new(link), queues, keepers: self.keepers }))
         }
     }
 
+    pub(crate) async fn connect(address: &str, namespace: &str) -> Result<tenure_temporal::Link, Exit> {
+        let settings = Settings { address: address.to_owned(), namespace: namespace.to_owned() };
+        tenure_temporal::Link::connect(&settings).await.map_err(|error| {
+            let what = error.to_string();
+            let unavailable = |hint: &str| Exit::Unavailable { what: what.clone(), hint: hint.into() };
+            match error {
+                Error::Address { .. } => Exit::usage(what, "say HOST:PORT with --temporal, such as localhost:7233"),
+                Error::Unreachable { .. } => unavailable(
+                    "check --temporal; `temporal server start-dev` starts one for development, at localhost:7233",
+                ),
+                Error::UnknownNamespace { .. } => {
+                    unavailable("check --temporal-namespace; `temporal operator namespace create` makes one")
+                }
+            }
+        })
+    }
+
     impl Link {
+        /// Keeps pools in Temporal, and hosts what they are kept in.
+        pub(crate) fn start_engine(
+            &self,
+            limits: Limits,
+            mailbox_max: usize,
+            grpc: SocketAddr,
+        ) -> (Arc<dyn Engine>, Hosting) {
+            let host = Host::new(self.link.clone());
+            host.run("tenure-keepers", Keepers::worker(), Arc::default());
+            let prefix = "tenure-keeper".to_owned();
+            let name = name(grpc);
+            let options = Options { limits, keepers: self.keepers, mailbox_max, prefix, name, time_told_from: None };
+            (Arc::new(Keepers::start(self.link.clone(), options)), Hosting(host))
+        }
+
         pub(crate) fn start(self, engine: Arc<dyn Engine>) -> Running {
-            Running::start(self.0, engine)
+            Running::start(self.link, engine, &self.queues)
+        }
+    }
+
+    impl Hosting {
+        pub(crate) async fn stop(self) {
+            self.0.stop();
+            // Nobody waits for what it does any more.
+            let _ = tokio::time::timeout(std::time::Duration::from_secs(2), self.0.ended()).await;
+        }
+    }
+
+    /// The same when this server starts again, unless its port is any that is free.
+    fn name(grpc: SocketAddr) -> String {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        match grpc.port() {
+            0 => format!("{host} {grpc} {}", std::process::id()),
+            _ => format!("{host} {grpc}"),
         }
     }
 }
@@ -73,20 +165,36 @@ mod built {
     /// There is none.
     pub(crate) enum Link {}
     pub(crate) enum Running {}
+    pub(crate) enum Hosting {}
 
     impl Temporal {
         pub(crate) async fn connect(&self) -> Result<Option<Link>, Exit> {
             if self.temporal.is_empty() {
                 return Ok(None);
             }
-            let hint = "build it with `cargo build --release --features temporal`, which needs protoc: \
-                        on Debian, install protobuf-compiler and libprotobuf-dev";
-            Err(Exit::usage("--temporal needs a `tenure` that was built with it, and this one was not", hint))
+            Err(not_built("--temporal"))
         }
     }
 
+    /// What was asked for is not in this build.
+    pub(crate) fn not_built(what: &str) -> Exit {
+        let hint = "build it with `cargo build --release --features temporal`, which needs protoc: \
+                    on Debian, install protobuf-compiler and libprotobuf-dev";
+        Exit::usage(format!("{what} needs a `tenure` that was built with it, and this one was not"), hint)
+    }
+
     impl Link {
+        pub(crate) fn start_engine(&self, _: Limits, _: usize, _: SocketAddr) -> (Arc<dyn Engine>, Hosting) {
+            match *self {}
+        }
+
         pub(crate) fn start(self, _engine: Arc<dyn Engine>) -> Running {
+            match self {}
+        }
+    }
+
+    impl Hosting {
+        pub(crate) async fn stop(self) {
             match self {}
         }
     }

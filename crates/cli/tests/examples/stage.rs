@@ -65,6 +65,8 @@ impl Stage {
         let mut command = self.tool.shell(r#"exec "$0" "$@""#);
         // A proxy of whoever runs the tests has no business here.
         command.args(program).args(arguments).env("no_proxy", "127.0.0.1");
+        // Our own package, which their users install.
+        command.env("PYTHONPATH", examples().join("../clients/python/src")).env("PYTHONDONTWRITEBYTECODE", "1");
         Job::start(&command)
     }
 

@@ -25,17 +25,20 @@ fn every_script_says_how_it_is_used() {
 fn every_program_in_python_says_how_it_is_used_and_what_it_needs() {
     let stage = Stage::new();
     let scripts = programs("py");
-    assert_eq!(scripts.len(), 6);
+    assert_eq!(scripts.len(), 9);
     for script in scripts {
         let help = stage.python(&script, &["--help"]).ends();
         assert_eq!((help.code, &*help.stderr), (Some(0), ""), "{script}");
         assert!(help.stdout.starts_with("usage: with_"), "{script}: {}", help.stdout);
-        if script.ends_with("with_ldlm.py") {
-            // Without the packages that are installed.
-            let bare = Command::new(tools::python()).arg("-S").arg(examples().join(&script)).output().unwrap();
-            let said = String::from_utf8(bare.stderr).unwrap();
-            assert!(said.starts_with("error: py-ldlm is not installed\nhint: "), "{script}: {said}");
-        }
+        let needed = match &script {
+            script if script.ends_with("with_ldlm.py") => "py-ldlm",
+            script if script.starts_with("temporal-") => "temporalio or tenure",
+            _ => continue,
+        };
+        // Without the packages that are installed.
+        let bare = Command::new(tools::python()).arg("-S").arg(examples().join(&script)).output().unwrap();
+        let said = String::from_utf8(bare.stderr).unwrap();
+        assert!(said.starts_with(&format!("error: {needed} is not installed\nhint: ")), "{script}: {said}");
     }
 }
 

@@ -17,6 +17,7 @@ pub(crate) struct Temporal {
     folder: tempfile::TempDir,
     port: u16,
     namespaces: usize,
+    limits: Vec<String>,
     given: AtomicUsize,
     child: Child,
 }
@@ -24,20 +25,26 @@ pub(crate) struct Temporal {
 impl Temporal {
     /// One that a test has for itself, and may do to as it likes.
     pub(crate) fn start() -> Self {
-        Self::with(1)
+        Self::with(1, &[])
+    }
+
+    /// The same, with limits of its own, as `key=value`.
+    pub(crate) fn start_with(limits: &[&str]) -> Self {
+        Self::with(1, limits)
     }
 
     /// One that the tests of this process share, in namespaces of their own.
     pub(crate) fn shared() -> &'static Self {
         static SHARED: OnceLock<Temporal> = OnceLock::new();
-        SHARED.get_or_init(|| Self::with(NAMESPACES))
+        SHARED.get_or_init(|| Self::with(NAMESPACES, &[]))
     }
 
-    fn with(namespaces: usize) -> Self {
+    fn with(namespaces: usize, limits: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a directory for one server");
         let port = free_port();
-        let child = spawn(serve(&folder, port, namespaces));
-        let temporal = Self { folder, port, namespaces, given: AtomicUsize::new(0), child };
+        let limits: Vec<_> = limits.iter().map(|limit| (*limit).to_owned()).collect();
+        let child = spawn(serve(&folder, port, namespaces, &limits));
+        let temporal = Self { folder, port, namespaces, limits, given: AtomicUsize::new(0), child };
         temporal.answers();
         temporal
     }
@@ -61,7 +68,7 @@ impl Temporal {
 
     /// The same server again, after it was killed.
     pub(crate) fn restart(&mut self) {
-        self.child = spawn(serve(&self.folder, self.port, self.namespaces));
+        self.child = spawn(serve(&self.folder, self.port, self.namespaces, &self.limits));
         self.answers();
     }
 
@@ -87,12 +94,15 @@ impl Drop for Temporal {
     }
 }
 
-fn serve(folder: &tempfile::TempDir, port: u16, namespaces: usize) -> Command {
+fn serve(folder: &tempfile::TempDir, port: u16, namespaces: usize, limits: &[String]) -> Command {
     // The shared one is never dropped, so it has to end with this process.
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--"]).arg(tools::temporal());
     command.args(["server", "start-dev", "--headless", "--log-level", "error", "--port", &port.to_string()]);
     command.arg("--db-filename").arg(folder.path().join("temporal.db"));
+    for limit in limits {
+        command.args(["--dynamic-config-value", limit]);
+    }
     for number in 0..namespaces {
         command.args(["--namespace", &namespace(number)]);
     }

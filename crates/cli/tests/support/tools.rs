@@ -23,6 +23,11 @@ pub(crate) fn node() -> PathBuf {
     made("node/node_modules")
 }
 
+/// The helpers for workflows in TypeScript, and what uses them, built.
+pub(crate) fn typescript(path: &str) -> PathBuf {
+    made("typescript/built").join(path)
+}
+
 /// A program that was built from Go.
 pub(crate) fn go(program: &str) -> PathBuf {
     made(&format!("go/{program}"))

@@ -4,9 +4,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod activities;
+mod clients;
+mod faces;
 mod owners;
 mod restarts;
 mod serve;
 mod stage;
+mod stories;
 #[path = "../support/mod.rs"]
 mod support;

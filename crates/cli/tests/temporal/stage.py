@@ -177,18 +177,23 @@ class Stage:
         print(json.dumps(answer), flush=True)
 
 
+async def serve(stage: Stage) -> None:
+    under_way = set()
+    print("ready", flush=True)
+    loop = asyncio.get_running_loop()
+    while line := await loop.run_in_executor(None, sys.stdin.readline):
+        task = asyncio.create_task(stage.answer(json.loads(line)))
+        under_way.add(task)
+        task.add_done_callback(under_way.discard)
+
+
 async def main(address: str, namespace: str) -> None:
     client = await Client.connect(address, namespace=namespace)
-    stage, under_way = Stage(client), set()
     # The script is our own and touches nothing; the sandbox would only make each run slow.
     runner = UnsandboxedWorkflowRunner()
     async with Worker(client, task_queue="scripts", workflows=[Script], workflow_runner=runner, max_cached_workflows=2000):
-        print("ready", flush=True)
-        loop = asyncio.get_running_loop()
-        while line := await loop.run_in_executor(None, sys.stdin.readline):
-            task = asyncio.create_task(stage.answer(json.loads(line)))
-            under_way.add(task)
-            task.add_done_callback(under_way.discard)
+        await serve(Stage(client))
 
 
-asyncio.run(main(*sys.argv[1:]))
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -29,10 +29,15 @@ impl Stage {
     }
 
     pub(crate) fn at(temporal: &Temporal) -> Self {
+        Self::with_script(temporal, "stage.py")
+    }
+
+    /// With workflows of another kind.
+    pub(crate) fn with_script(temporal: &Temporal, script: &str) -> Self {
         let (address, namespace) = (temporal.address(), temporal.namespace());
         let data = tempfile::tempdir().unwrap();
         let server = serve(data.path(), &address, &namespace);
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/temporal/stage.py");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/temporal").join(script);
         let worker = Job::start(Command::new(tools::python()).arg(script).args([&address, &namespace]));
         worker.says("ready");
         Self { server, data, address, namespace, worker: RefCell::new(worker), asked: Cell::new(0) }

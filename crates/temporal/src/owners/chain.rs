@@ -47,14 +47,14 @@ impl WorkflowOwner {
 
 /// Whether a chain goes on.
 #[derive(Debug)]
-pub(super) enum Life {
+pub(crate) enum Life {
     Running { run_id: String },
     Over,
 }
 
 /// The truth, as Temporal has it now. The latest run with the workflow id says it all: a chain has one run at a time, and
 /// another chain begins only when it has closed.
-pub(super) async fn life(link: &Link, owner: &WorkflowOwner) -> Result<Life, CallError> {
+pub(crate) async fn life(link: &Link, owner: &WorkflowOwner) -> Result<Life, CallError> {
     let described = match link.describe(&owner.workflow_id, "").await {
         Ok(described) => described,
         // Deleted.
@@ -78,7 +78,7 @@ pub(super) async fn life(link: &Link, owner: &WorkflowOwner) -> Result<Life, Cal
 }
 
 /// Resolves when the run has closed. What that means is for [`life`] to say.
-pub(super) async fn until_closed(link: &Link, owner: &WorkflowOwner, run_id: &str) -> Result<(), CallError> {
+pub(crate) async fn until_closed(link: &Link, owner: &WorkflowOwner, run_id: &str) -> Result<(), CallError> {
     let mut next_page_token = Vec::new();
     loop {
         let request = GetWorkflowExecutionHistoryRequest {

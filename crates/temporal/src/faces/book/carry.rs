@@ -1,0 +1,247 @@
+//! From one run to the next: everything in the book as the samples' start input, with what is ours added to it, and back.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use tenure_core::{
+    Command, Counters, Hold, Key, Lifetime, Machine, Pool, PoolPath, RequestId, ResourceName, Seq, SetPool, Stamp,
+    State, Taken, Timestamp, Token, Waiter, WaiterId,
+};
+
+use super::{Book, Terms, key_of, limits, path, resource, run_of, spec, workflow_of};
+use crate::faces::wire::{self, Carried, Held, Waiting};
+
+impl Book {
+    /// Takes up what was carried. `mint` gives numbers that nobody can guess, for those who have no key yet.
+    pub(crate) fn open(
+        workflow_id: &str,
+        carried: Carried,
+        at: Timestamp,
+        mint: &mut dyn FnMut() -> u128,
+    ) -> Result<Self, String> {
+        let pool = path(workflow_id);
+        let mut reader = Reader::new(&carried, at, mint);
+        let mut resources = Vec::new();
+        let mut holds = Vec::new();
+        let mut untold = VecDeque::new();
+        let mut names = BTreeSet::new();
+        for (name, held) in &carried.resources {
+            let name = ResourceName::parse(name).map_err(|error| error.to_string())?;
+            if !names.insert(name.clone()) {
+                return Err(format!("resource `{name}` is there twice"));
+            }
+            if let Some(held) = held {
+                let (token, hold) = reader.hold(&pool, &name, held)?;
+                untold.extend(held.untold.then_some(token));
+                holds.push((token, hold));
+            }
+            resources.push(resource(name));
+        }
+        let (parked, queued) = match resources.is_empty() {
+            true => (carried.waiters, Vec::new()),
+            false => (Vec::new(), carried.waiters),
+        };
+        let waiters = queued.iter().map(|waiting| reader.waiter(&pool, waiting)).collect::<Result<Vec<_>, _>>()?;
+
+        let mut state = State::new(limits().pool_idle);
+        state.restore_counters(Counters {
+            now: reader.now,
+            token_next: reader.token_next,
+            waiter_next: reader.waiter_next,
+            session_next: 1,
+            seq: Seq(0),
+            requests_forgotten: 0,
+        });
+        let spec = spec(resources);
+        state.restore_pool(pool.clone(), Pool::new(&spec));
+        let waiting = waiters.iter().map(|(id, _)| *id).collect();
+        holds.into_iter().for_each(|(token, hold)| state.restore_hold(token, hold));
+        waiters.into_iter().for_each(|(id, waiter)| state.restore_waiter(id, waiter, true));
+        let stamp = Stamp { at: reader.now, nonce: (reader.mint)() };
+        let mut book = Self {
+            machine: Machine::restored(state, limits()),
+            pool,
+            waiting,
+            parked: parked.into(),
+            untold,
+            telling: BTreeSet::new(),
+            runs: BTreeMap::new(),
+            foreign_keys: reader.foreign_keys,
+            carried_bytes: 0,
+        };
+        book.carried_bytes = book.measure();
+        // Whoever can be served is: a pool that was moved may have both free resources and waiters.
+        book.apply(stamp, Command::SetPool(SetPool { pool: book.pool.clone(), spec }))?;
+        Ok(book)
+    }
+
+    pub(crate) fn carry(&self) -> Carried {
+        let counters = self.machine.state().counters();
+        let waiters = self.waiters().map(|(id, waiter)| carried_waiter(id, waiter));
+        Carried {
+            counters: wire::Counters {
+                now_ms: counters.now.as_millis(),
+                token_next: counters.token_next,
+                waiter_next: counters.waiter_next,
+            },
+            resources: self.holders(),
+            waiters: waiters.chain(self.parked.iter().cloned()).collect(),
+        }
+    }
+
+    /// Each resource and who has it, in the order in which they are handed out.
+    pub(crate) fn holders(&self) -> Vec<(String, Option<Held>)> {
+        let mut held: BTreeMap<_, _> = self
+            .holds()
+            .flat_map(|(token, hold)| hold.taken.resources.iter().map(move |name| (name, (token, hold))))
+            .map(|(name, (token, hold))| (name.clone(), self.carried_hold(token, hold)))
+            .collect();
+        let resources = self.resources().into_iter();
+        resources.map(|it| (it.name.to_string(), held.remove(&it.name))).collect()
+    }
+
+    fn carried_hold(&self, token: Token, hold: &Hold) -> Held {
+        Held {
+            asked_ms: Some(hold.asked.as_millis()),
+            deadline_ms: hold.deadline.map(Timestamp::as_millis),
+            release_signal: Some(self.key_text(hold.key)),
+            request_id: hold.request.as_ref().map(RequestId::to_string),
+            run_id: self.run_of(token, hold),
+            since_ms: Some(hold.since.as_millis()),
+            token: Some(token.0),
+            ttl_ms: ttl_of(&hold.lifetime),
+            untold: self.untold.contains(&token) || self.telling.contains(&token),
+            workflow_id: workflow_of(&hold.holder),
+        }
+    }
+}
+
+fn carried_waiter(id: WaiterId, waiter: &Waiter) -> Waiting {
+    Waiting {
+        arrival: Some(id.0),
+        asked_ms: Some(waiter.since.as_millis()),
+        deadline_ms: waiter.deadline.map(Timestamp::as_millis),
+        priority: Some(i64::from(waiter.priority.get())).filter(|priority| *priority != 0),
+        release_signal: Some(waiter.key.to_string()),
+        request_id: waiter.request.as_ref().map(RequestId::to_string),
+        run_id: run_of(&waiter.holder).map(str::to_owned),
+        select: waiter.demand.selector.as_ref().map(|selector| selector.as_str().to_owned()),
+        ttl_ms: ttl_of(&waiter.lifetime),
+        workflow_id: workflow_of(&waiter.holder),
+    }
+}
+
+fn ttl_of(lifetime: &Lifetime) -> Option<u64> {
+    match lifetime {
+        Lifetime::Leased(ttl) => Some(ttl.as_millis()),
+        _ => None,
+    }
+}
+
+/// Reads what was carried. What a pool of the samples does not say (tokens, times, a waiter's place) is made up in order.
+struct Reader<'a> {
+    mint: &'a mut dyn FnMut() -> u128,
+    now: Timestamp,
+    token_next: u64,
+    waiter_next: u64,
+    numbers: BTreeSet<u64>,
+    arrivals: BTreeSet<u64>,
+    keys: BTreeSet<Key>,
+    foreign_keys: BTreeMap<Key, String>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(carried: &Carried, at: Timestamp, mint: &'a mut dyn FnMut() -> u128) -> Self {
+        let held = || carried.resources.iter().filter_map(|(_, held)| held.as_ref());
+        let waiting = || carried.waiters.iter();
+        let counters = &carried.counters;
+        let since = held().filter_map(|held| held.since_ms.max(held.asked_ms));
+        let asked = waiting().filter_map(|waiting| waiting.asked_ms);
+        let latest = since.chain(asked).chain([counters.now_ms]).max().unwrap_or_default();
+        let token_last = held().filter_map(|held| held.token).max().unwrap_or_default();
+        let arrival_last = waiting().filter_map(|waiting| waiting.arrival).max().unwrap_or_default();
+        Self {
+            mint,
+            now: at.max(Timestamp::from_millis(latest)),
+            token_next: counters.token_next.max(token_last.saturating_add(1)),
+            waiter_next: counters.waiter_next.max(arrival_last.saturating_add(1)),
+            numbers: BTreeSet::new(),
+            arrivals: BTreeSet::new(),
+            keys: BTreeSet::new(),
+            foreign_keys: BTreeMap::new(),
+        }
+    }
+
+    fn hold(&mut self, pool: &PoolPath, name: &ResourceName, held: &Held) -> Result<(Token, Hold), String> {
+        let asked = Waiting {
+            run_id: held.run_id.clone(),
+            request_id: held.request_id.clone(),
+            ttl_ms: held.ttl_ms,
+            workflow_id: held.workflow_id.clone(),
+            ..Waiting::default()
+        };
+        let terms = Terms::read(&asked)?;
+        let since = held.since_ms.map_or(self.now, Timestamp::from_millis);
+        let deadline = match &terms.lifetime {
+            Lifetime::Leased(ttl) => Some(held.deadline_ms.map_or(since + *ttl, Timestamp::from_millis)),
+            _ => None,
+        };
+        let hold = Hold {
+            pool: pool.clone(),
+            key: self.key(held.release_signal.as_deref()),
+            holder: terms.holder,
+            taken: Taken { units: 1, resources: [name.clone()].into(), all: false },
+            lifetime: terms.lifetime,
+            asked: held.asked_ms.map_or(since, Timestamp::from_millis),
+            since,
+            deadline,
+            session: None,
+            request: terms.request,
+        };
+        let token = number(&mut self.numbers, held.token, &mut self.token_next);
+        Ok((Token(token), hold))
+    }
+
+    fn waiter(&mut self, pool: &PoolPath, waiting: &Waiting) -> Result<(WaiterId, Waiter), String> {
+        let terms = Terms::read(waiting)?;
+        let waiter = Waiter {
+            pool: pool.clone(),
+            key: self.key(waiting.release_signal.as_deref()),
+            holder: terms.holder,
+            demand: terms.demand,
+            lifetime: terms.lifetime,
+            priority: terms.priority,
+            since: waiting.asked_ms.map_or(self.now, Timestamp::from_millis),
+            deadline: waiting.deadline_ms.map(Timestamp::from_millis),
+            session: None,
+            request: terms.request,
+        };
+        let id = number(&mut self.arrivals, waiting.arrival, &mut self.waiter_next);
+        Ok((WaiterId(id), waiter))
+    }
+
+    fn key(&mut self, text: Option<&str>) -> Key {
+        if let Some(text) = text
+            && self.keys.insert(key_of(text))
+        {
+            let key = key_of(text);
+            if key.to_string() != text {
+                self.foreign_keys.insert(key, text.to_owned());
+            }
+            return key;
+        }
+        let key = Key::from_nonce((self.mint)());
+        self.keys.insert(key);
+        key
+    }
+}
+
+/// The number it had, or the next if it had none or shares it with another.
+fn number(taken: &mut BTreeSet<u64>, own: Option<u64>, next: &mut u64) -> u64 {
+    match own.filter(|own| taken.insert(*own)) {
+        Some(own) => own,
+        None => {
+            *next += 1;
+            *next - 1
+        }
+    }
+}
