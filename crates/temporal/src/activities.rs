@@ -34,6 +34,10 @@ pub const TASK_QUEUE: &str = "tenure";
 /// The SDK remembers every activity that a worker was ever given, some hundred bytes each, so that one worker is not
 /// used for ever.
 const ACTIVITIES_PER_WORKER: usize = 100_000;
+/// A worker is replaced when none has come for so long: one that Temporal hands out in that very moment is lost with the
+/// worker, and made again only after its time-out. If there is no such moment it is replaced all the same, some day.
+const LULL: Duration = Duration::from_millis(200);
+const LULLS_MAX: usize = 9_000;
 /// When an activity is to be tried again that met a server which stops or has too much to do.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
@@ -42,7 +46,7 @@ pub(crate) struct Activities {
     engine: Arc<dyn Engine>,
     owners: Owners,
     requests: Requests,
-    taken: AtomicUsize,
+    taken: Arc<AtomicUsize>,
     worn_out: Arc<Notify>,
 }
 
@@ -53,7 +57,7 @@ pub(crate) fn worker(activities: &Arc<Activities>) -> WorkerOptions {
 impl Activities {
     pub(crate) fn new(link: Arc<Link>, engine: Arc<dyn Engine>, owners: Owners) -> Self {
         let (requests, worn_out) = (Requests::default(), Arc::new(Notify::new()));
-        Self { link, engine, owners, requests, taken: AtomicUsize::new(0), worn_out }
+        Self { link, engine, owners, requests, taken: Arc::default(), worn_out }
     }
 
     /// Told when the worker is to be replaced.
@@ -68,7 +72,17 @@ impl Activities {
 
     fn count(&self) {
         if (self.taken.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(ACTIVITIES_PER_WORKER) {
-            self.worn_out.notify_one();
+            let (taken, worn_out) = (self.taken.clone(), self.worn_out.clone());
+            tokio::spawn(async move {
+                for _ in 0..LULLS_MAX {
+                    let before = taken.load(Ordering::Relaxed);
+                    tokio::time::sleep(LULL).await;
+                    if taken.load(Ordering::Relaxed) == before {
+                        break;
+                    }
+                }
+                worn_out.notify_one();
+            });
         }
     }
 
