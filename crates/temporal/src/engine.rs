@@ -51,7 +51,7 @@ pub struct Options {
 }
 
 impl Options {
-    pub const KEEPERS_MAX: usize = KEEPERS_MAX as usize;
+    pub const KEEPERS_MAX: usize = 64;
 }
 
 pub struct Keepers {

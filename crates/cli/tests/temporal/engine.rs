@@ -24,7 +24,7 @@ fn what_is_held_at_one_server_is_held_at_all_and_a_waiter_at_another_is_served()
     let [first, second] = [Tool::of(&servers[0]), Tool::of(&servers[1])];
     for pool in ["a", "b", "c", "d", "e"] {
         let hold: Value = serde_json::from_str(&first.printed(&["acquire", pool, "--kept", "--json"])).unwrap();
-        let mut waiting = Job::start(second.command(&["run", pool, "--", "echo", "served"]));
+        let mut waiting = Job::start(&second.command(&["run", pool, "--", "echo", "served"]));
         let queue = || second.printed(&["queue", pool, "--json"]);
         until("it waits", || queue().contains("position"));
         let mut release = first.command(&["release"]);
@@ -121,7 +121,8 @@ async fn take_a_turn(load: &Load, client: &Client, pool: usize) -> Result<(), ()
         return Err(());
     }
     // Whoever waits at a server that is killed waits for its return, which may be never.
-    let lock = tokio::time::timeout(Duration::from_secs(5), client.lock(&format!("pool-{pool}")));
+    let name = format!("pool-{pool}");
+    let lock = tokio::time::timeout(Duration::from_secs(5), client.lock(&name));
     let guard = lock.await.map_err(drop)?.map_err(drop)?;
     assert!(!load.inside[pool].swap(true, Ordering::AcqRel), "two hold pool-{pool}");
     {
