@@ -137,12 +137,10 @@ impl World for There {
                 other.stop().await;
             }
         }
-        self.settle().await;
     }
 
     async fn settle(&self) {
         if let Some(engine) = &self.engine {
-            engine.advance(0).await;
             engine.advance(0).await;
         }
     }

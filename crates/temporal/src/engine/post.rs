@@ -341,8 +341,14 @@ impl Post {
         } else if more {
             self.listeners.insert(ticket, listener);
         } else if let Listener::Done(done) = listener {
-            // Whoever does not listen need not know.
-            let _ = done.send(());
+            if self.unsent.is_empty() {
+                // Whoever does not listen need not know.
+                let _ = done.send(());
+            } else {
+                // What came of it has still to be said: that a grant found nobody, perhaps.
+                self.listeners.insert(ticket, Listener::Done(done));
+                self.put(Mail::Advance { ticket, millis: 0 });
+            }
         }
     }
 
