@@ -284,7 +284,8 @@ impl Engine for Keepers {
         let shared = self.shared.clone();
         let mut followers = Vec::new();
         // Whoever follows already has all but what happens this moment.
-        if !self.shared.follow() || query.after.is_none() {
+        let followed = self.shared.follow() && self.shared.is_up_to_date();
+        if !followed || query.after.is_none() {
             for post in 0..self.posts.len() {
                 let (follower, known) = oneshot::channel();
                 self.send(post, Letter::Follow(follower));
@@ -389,7 +390,19 @@ impl Shared {
             let entry = Some(Arc::new(Entry { first, at, events }));
             log.store.commit(&Commit { entry, rows: None }).expect("memory does not fail");
         }
-        self.last.send_replace(log.last);
+        let last = log.last;
+        self.last.send_if_modified(|told| std::mem::replace(told, last.max(*told)) < last);
+    }
+
+    /// A single keeper's numbers are everybody's, also of what was not followed.
+    fn announce(&self, last: Seq) {
+        if self.options.keepers == 1 {
+            self.last.send_if_modified(|told| std::mem::replace(told, last.max(*told)) < last);
+        }
+    }
+
+    fn is_up_to_date(&self) -> bool {
+        lock(&self.log).last >= *self.last.borrow()
     }
 
     /// Notes by what numbers a session is known, if it is one that has just come to be carried.

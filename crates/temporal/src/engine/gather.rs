@@ -1,5 +1,6 @@
 //! Answers of several keepers made into one, as if there were only one.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tenure_core::{Page, PoolView, Refusal, Reply, SessionId, Stats, View};
@@ -12,6 +13,8 @@ pub(super) struct Gather {
     /// Whether the caller carries a session from then on, and is told what is lost of it.
     pub(super) carries: bool,
     replies: Mutex<Vec<Option<Reply>>>,
+    /// Whether the last word has been said.
+    over: AtomicBool,
 }
 
 /// What is to be done with an answer of one keeper.
@@ -22,17 +25,20 @@ pub(super) enum Gathered {
     All(Reply, Vec<(SessionId, u64)>),
     /// One that came after the first of each.
     Later(Reply),
+    /// What another keeper has said already.
+    Said,
 }
 
 impl Gather {
     pub(super) fn new(reply_to: ReplyTo, keepers: usize, carries: bool) -> Arc<Self> {
-        Arc::new(Self { reply_to, carries, replies: Mutex::new(vec![None; keepers]) })
+        Arc::new(Self { reply_to, carries, replies: Mutex::new(vec![None; keepers]), over: AtomicBool::new(false) })
     }
 
     pub(super) fn take(&self, keeper: usize, reply: Reply) -> Gathered {
         let mut replies = self.replies.lock().unwrap_or_else(PoisonError::into_inner);
         if replies[keeper].is_some() {
-            return Gathered::Later(reply);
+            let said = matches!(reply, Reply::Refused(_)) && self.over.swap(true, Ordering::AcqRel);
+            return if said { Gathered::Said } else { Gathered::Later(reply) };
         }
         replies[keeper] = Some(reply);
         if replies.iter().any(Option::is_none) {
