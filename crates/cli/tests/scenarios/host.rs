@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tenure_core::{Command, Limits, Query, Refusal, Seq, SessionId, State, Timestamp, Token, View};
 use tenure_engine::{
     Answer, DiskOptions, DiskStore, Durability, Embedded, Engine, EventPage, EventQuery, EventsGone, Failure,
-    ManualClock, MemoryStore, Options, ReplyTo, Ticket,
+    ManualClock, MemoryStore, Options, ReplyTo, StoreError, Ticket,
 };
 use tenure_scenario::{Millis, Scenario, translate};
 use tenure_server::{Config, Server};
@@ -29,6 +29,18 @@ pub(crate) struct Site {
     limits: Limits,
     /// None: nothing has to outlive it.
     data: Option<TempDir>,
+}
+
+/// Opens the data that the server before has let go of. A process that another test starts at this moment has all open
+/// files of this one until it becomes what it is to be, the lock of the data too.
+async fn open(data: &TempDir, disk: DiskOptions) -> (DiskStore, State) {
+    for _ in 0..1_000 {
+        match DiskStore::open(data.path(), disk) {
+            Err(StoreError::InUse(_)) => tokio::time::sleep(Duration::from_millis(10)).await,
+            opened => return opened.expect("the data of this test can be opened"),
+        }
+    }
+    panic!("somebody keeps the data of this test open");
 }
 
 impl Site {
@@ -51,7 +63,7 @@ impl Site {
             None => Embedded::start(State::new(pool_idle), MemoryStore::new(), clock, options),
             Some(data) => {
                 let disk = DiskOptions { durability: Durability::Os, pool_idle, ..DiskOptions::default() };
-                let (store, state) = DiskStore::open(data.path(), disk).expect("the data of this test can be opened");
+                let (store, state) = open(data, disk).await;
                 Embedded::start(state, store, clock, options)
             }
         };
