@@ -50,10 +50,6 @@ pub struct Options {
     pub time_told_from: Option<Timestamp>,
 }
 
-impl Options {
-    pub const KEEPERS_MAX: usize = 64;
-}
-
 pub struct Keepers {
     shared: Arc<Shared>,
     posts: Vec<mpsc::UnboundedSender<Letter>>,
@@ -67,7 +63,6 @@ pub struct Keepers {
 pub(crate) struct Shared {
     link: Arc<Link>,
     options: Options,
-    name: String,
     clock: KeeperClock,
     log: Mutex<Log>,
     last: watch::Sender<Seq>,
@@ -86,10 +81,9 @@ struct Log {
 impl Keepers {
     /// Begins to serve. Needs to be inside a runtime, and a worker for the keepers somewhere.
     pub fn start(link: Arc<Link>, options: Options) -> Self {
-        assert!((1..=Options::KEEPERS_MAX).contains(&options.keepers), "one to 64 keepers");
+        assert!((1..=KEEPERS_MAX).contains(&(options.keepers as u64)), "one to 64 keepers");
         let shared = Arc::new(Shared {
             link,
-            name: options.name.clone(),
             options,
             clock: KeeperClock::default(),
             log: Mutex::new(Log { store: MemoryStore::new(), last: Seq(0) }),
@@ -237,7 +231,11 @@ impl Engine for Keepers {
     }
 
     fn detach(&self, session: SessionId, attachment: u64) {
-        let known = lock(&self.shared.carried).remove(&session);
+        let mut carried = lock(&self.shared.carried);
+        // A client may be back, by another connection, before its old one is missed.
+        let is_latest = carried.get(&session).is_some_and(|known| known.first() == Some(&(session, attachment)));
+        let known = if is_latest { carried.remove(&session) } else { None };
+        drop(carried);
         let everywhere = known.unwrap_or_else(|| vec![(session, attachment)]);
         for (post, (session, attachment)) in everywhere.into_iter().enumerate() {
             self.send(post, Letter::Detach { session, attachment });
@@ -370,14 +368,9 @@ impl Shared {
 
     /// Keeps what happened at one keeper since `after`. With several, all get numbers in the order in which they are
     /// heard of here.
-    fn record(&self, _keeper: usize, after: Seq, happened: Vec<Happened>) {
+    fn record(&self, after: Seq, happened: Vec<Happened>) {
         let mut log = lock(&self.log);
-        for Happened { first, at, mut events } in happened {
-            let last = Seq(first.0 + events.len() as u64 - 1);
-            if last <= after {
-                continue;
-            }
-            let mut first = first;
+        for Happened { mut first, at, mut events } in happened.into_iter().filter(|it| it.last() > after) {
             if first <= after {
                 let known = usize::try_from(after.0 + 1 - first.0).expect("a batch fits in memory");
                 events.drain(..known);

@@ -190,7 +190,13 @@ impl Keeper {
             self.handle(batch.server, mail);
         }
         self.close();
-        Answer::Said(self.say(&batch))
+        let said = self.say(&batch);
+        if batch.mail.iter().any(|mail| matches!(mail, Mail::Farewell)) {
+            self.desk.begin(self.desk.now());
+            self.forget(batch.server);
+            self.close();
+        }
+        Answer::Said(said)
     }
 
     /// Whether a message of this server, which waits for news, should wait no longer.
@@ -274,7 +280,8 @@ impl Keeper {
             Mail::Detach { session, attachment } => self.desk.detach(*session, *attachment),
             // Looked up when all has been done.
             Mail::Query { .. } => {}
-            Mail::Farewell => self.forget(server),
+            // Said farewell to when it has its answers.
+            Mail::Farewell => {}
             Mail::Advance { ticket, millis } => {
                 if let Some(from) = self.settings.time_told_from {
                     self.passed = Ttl::from_millis(self.passed.as_millis() + millis);

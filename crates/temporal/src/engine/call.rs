@@ -44,10 +44,7 @@ impl Link {
             input: Some(Payloads { payloads: raw(wire::encode(start)).payloads }),
             workflow_task_timeout: TASK_TIMEOUT.try_into().ok(),
             identity: "tenure".to_owned(),
-            request_id: format!(
-                "{:032x}",
-                super::random::<16>().iter().fold(0u128, |all, it| all << 8 | u128::from(*it))
-            ),
+            request_id: format!("{:032x}", u128::from_le_bytes(super::random())),
             workflow_id_reuse_policy: WorkflowIdReusePolicy::AllowDuplicate as i32,
             workflow_id_conflict_policy: WorkflowIdConflictPolicy::UseExisting as i32,
             ..Default::default()

@@ -78,6 +78,15 @@ impl Listener {
         }
     }
 
+    fn fail(&self, failure: &Failure) {
+        match self {
+            // Whoever does not listen need not know.
+            Self::One { reply_to, .. } => drop(reply_to.send(Err(failure.clone()))),
+            Self::Many(gather) => gather.fail(failure.clone()),
+            Self::Done(_) => {}
+        }
+    }
+
     /// Whether there is more to hear after this reply.
     fn hears_more_after(&self, reply: &Reply) -> bool {
         let carries = match self {
@@ -157,7 +166,9 @@ impl Post {
             if mail.is_none() && (!self.unsent.is_empty() || !self.followers.is_empty()) {
                 mail = Some(self.send(Lane::Mail));
             }
-            if self.stopping && mail.is_none() && self.unsent.is_empty() {
+            // An earlier answer may still be under way, in the other lane.
+            let heard_all = self.early.is_empty() || news.is_none();
+            if self.stopping && mail.is_none() && self.unsent.is_empty() && heard_all {
                 self.answer_everybody(&Failure::Stopping);
                 return;
             }
@@ -190,6 +201,14 @@ impl Post {
     }
 
     fn take(&mut self, letter: Letter) {
+        if self.stopping {
+            // The keeper has been told that nobody here wants anything any more.
+            if let Letter::Command { listener, .. } = letter {
+                self.depth.fetch_sub(1, Ordering::AcqRel);
+                listener.fail(&Failure::Stopping);
+            }
+            return;
+        }
         match letter {
             Letter::Command { ticket, command, nonce, listener } => {
                 let returns = listener.returns();
@@ -252,7 +271,7 @@ impl Post {
         let follows = !self.followers.is_empty() || self.shared.is_watched();
         let batch = Batch {
             server: self.server,
-            name: self.shared.name.clone(),
+            name: self.shared.options.name.clone(),
             lane,
             sequence: self.sequences[lane as usize],
             seed: random(),
@@ -297,6 +316,8 @@ impl Post {
                 }
                 something
             }
+            // It was told farewell before it came to this.
+            Ok(Answer::Unknown) if self.stopping && sent.lane == Lane::News => false,
             Ok(Answer::Unknown) => {
                 tracing::warn!(keeper = self.index, "the keeper does not know this server any more");
                 self.begin_again();
@@ -314,7 +335,7 @@ impl Post {
         self.shared.clock.hear(said.at);
         if !said.happened.is_empty() {
             let last = said.happened.iter().map(wire::Happened::last).max().unwrap_or_default();
-            self.shared.record(self.index, self.followed, said.happened);
+            self.shared.record(self.followed, said.happened);
             self.followed = self.followed.max(last);
         }
         self.shared.announce(said.last);
@@ -389,13 +410,7 @@ impl Post {
 
     fn answer_everybody(&mut self, failure: &Failure) {
         for listener in std::mem::take(&mut self.listeners).into_values() {
-            match listener {
-                Listener::One { reply_to, .. } => {
-                    let _ = reply_to.send(Err(failure.clone()));
-                }
-                Listener::Many(gather) => gather.fail(failure.clone()),
-                Listener::Done(_) => {}
-            }
+            listener.fail(failure);
         }
         self.views.clear();
         self.followers.clear();
