@@ -345,6 +345,7 @@ impl Shared {
             limits: self.options.limits,
             index: index as u64,
             of: self.options.keepers as u64,
+            face: None,
             time_told_from: self.options.time_told_from,
         }
     }

@@ -79,7 +79,10 @@ pub(crate) trait Face: Sized {
     fn assign_signal(&self) -> &str;
 
     /// The start input of the next run.
-    fn carry(&self) -> Vec<u8>;
+    fn hand_on(&self) -> Vec<u8>;
+
+    /// The start input of one that begins like this, as the samples write it.
+    fn as_started(&self) -> Vec<u8>;
 
     fn book(&self) -> &Book;
 

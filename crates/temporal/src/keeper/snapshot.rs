@@ -63,6 +63,7 @@ impl Keeper {
             desk,
             nonces,
             servers: snapshot.servers.into_iter().collect::<BTreeMap<_, _>>(),
+            house: Vec::new(),
             passed: Ttl::from_millis(snapshot.passed_millis),
             happened_bytes: happened.iter().map(|(bytes, _)| bytes).sum(),
             happened: happened.into(),

@@ -34,7 +34,7 @@ impl Scene {
 
     /// The next run.
     fn continued(self) -> Self {
-        Self::open(&self.face.carry(), self.now, self.minted)
+        Self::open(&self.face.hand_on(), self.now, self.minted)
     }
 
     fn stamp(&mut self) -> Stamp {
@@ -220,10 +220,10 @@ fn the_next_run_goes_on_with_every_hold_key_token_and_place() {
         let stamp = pool.stamp();
         pool.face.book_mut().told(stamp, tell.token, true);
     }
-    let (before, carried) = (pool.holders(), pool.face.carry());
+    let (before, carried) = (pool.holders(), pool.face.hand_on());
     let mut pool = pool.continued().continued();
     assert_eq!(pool.holders(), before);
-    assert_eq!(pool.face.carry(), carried, "nothing is lost, made up or moved");
+    assert_eq!(pool.face.hand_on(), carried, "nothing is lost, made up or moved");
     assert_eq!(pool.tells(), [], "nobody is told twice");
     pool.release(&tells[0]);
     let next = pool.tells();
@@ -358,7 +358,7 @@ fn nobody_is_let_in_who_would_not_fit_into_the_next_run() {
     let mut pool = Scene::start(json!({"resources": {"a": null}}));
     let refused = (0..10_000).find_map(|n| pool.hear(ACQUIRE, json!({"workflow_id": format!("workflow-{n}")})).err());
     assert!(refused.unwrap().contains("would not fit"));
-    let carried = pool.face.carry();
+    let carried = pool.face.hand_on();
     assert!((500_000..1_500_000).contains(&carried.len()), "{}", carried.len());
 }
 
