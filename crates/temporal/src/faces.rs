@@ -25,10 +25,12 @@ use tokio::sync::Notify;
 
 use crate::host::Host;
 use crate::link::Link;
+pub(crate) use book::mark;
 use book::{Book, Dropped};
 use hosted::{LockManagerWorkflow, PermitSlotWorkflow, ResourcePoolWorkflow, TypeScriptPermitSlotWorkflow};
 use takeover::Takeover;
 use watch::Watch;
+pub(crate) use watch::{is_running, running};
 use wire::{Held, TakesOver};
 
 pub use start::{PoolType, StartPool, StartPoolError};
