@@ -413,7 +413,7 @@ fn scripts_and_workflows_take_turns_in_one_queue_where_pools_live_in_temporal() 
     stage.start("first", json!([acquire(), wait_for("go"), release()]));
     faces.until_held(POOL, &json!({ "a": "first" }));
     for tool in [&stage.tool(), &tool] {
-        until("it is seen", || tool.printed(&["ls"]).contains(POOL));
+        until("it is seen", || tool.run(&["ls"]).stdout.contains(POOL));
         let shown = tool.printed(&["show", POOL]);
         assert!(shown.contains("first"), "{shown}");
     }
@@ -448,7 +448,7 @@ fn what_one_server_gave_of_a_pool_of_workflows_another_takes_back_until_the_pool
     let other = faces.stage.another_server();
     let (tool, other) = (faces.stage.tool(), Tool::of(&other));
     for tool in [&tool, &other] {
-        until("it is seen", || tool.printed(&["ls"]).contains(POOL));
+        until("it is seen", || tool.run(&["ls"]).stdout.contains(POOL));
     }
     let hold: Value = serde_json::from_str(&tool.printed(&["acquire", POOL, "--kept", "--json"])).unwrap();
     assert_eq!(hold["resources"][0]["name"], "a", "{hold}");
