@@ -8,7 +8,7 @@ mod gather;
 mod line;
 mod post;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -80,6 +80,8 @@ pub(crate) struct Shared {
     watched: Notify,
     /// The sessions that connections carry here, by the numbers that the first keeper has for both.
     carried: Mutex<HashMap<(SessionId, u64), Carried>>,
+    /// Sessions that were opened here: to which faces they are known is known here too.
+    opened: Mutex<HashSet<Key>>,
     keepers: Vec<Arc<Line>>,
     /// By the names of their pools, which are all in the default namespace.
     faces: RwLock<BTreeMap<PoolName, Arc<Line>>>,
@@ -123,7 +125,8 @@ impl Keepers {
             last: watch::Sender::new(Seq(0)),
             followed_until: Mutex::new(None),
             watched: Notify::new(),
-            carried: Mutex::new(HashMap::new()),
+            carried: Mutex::default(),
+            opened: Mutex::default(),
             keepers,
             faces: RwLock::default(),
             lines: AtomicUsize::new(Options::KEEPERS_MAX),
@@ -230,12 +233,12 @@ impl Keepers {
             Command::RemovePool { pool } => vec![self.of_path(pool)],
             // A face hears of a session when that asks for something there.
             Command::OpenSession(_) => self.shared.keepers.clone(),
+            Command::KeepAlive { session, .. }
+            | Command::AttachSession { session, .. }
+            | Command::EndSession { session, .. } => self.shared.of_session(*session),
             Command::Withdraw { .. }
             | Command::OwnerGone { .. }
-            | Command::KeepAlive { .. }
-            | Command::AttachSession { .. }
             | Command::DetachSession { .. }
-            | Command::EndSession { .. }
             | Command::Expire
             | Command::Restart
             | Command::Abandon { .. }
@@ -256,6 +259,11 @@ impl Engine for Keepers {
         };
         // A session has the same key everywhere.
         let nonce = matches!(command, Command::OpenSession(_)).then(|| u128::from_le_bytes(random()));
+        match (&command, nonce) {
+            (_, Some(nonce)) => self.shared.note_opened(Key::from_nonce(nonce)),
+            (Command::EndSession { session, .. }, _) => self.shared.note_ended(*session),
+            _ => {}
+        }
         if let [line] = &*lines {
             let introduces = self.shared.stranger(line, &command);
             let listener = Listener::One { reply_to, carries };

@@ -397,7 +397,7 @@ impl Keeper {
     }
 
     /// Whether there is no room for more.
-    fn is_heavy(&mut self) -> bool {
+    pub(crate) fn is_heavy(&mut self) -> bool {
         if self.unmeasured >= COMMANDS_UNMEASURED_MAX {
             self.unmeasured = 0;
             self.state_bytes = self.snapshot_bytes();

@@ -18,6 +18,9 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// The pause after a call that failed.
 const PAUSE: Duration = Duration::from_millis(500);
 
+/// Of sessions that are forgotten here, all faces are asked.
+const OPENED_MAX: usize = 100_000;
+
 /// A session that is not known to a face yet.
 pub(super) struct Stranger {
     namespace: Namespace,
@@ -98,6 +101,30 @@ impl Shared {
 
     pub(super) fn line(&self, index: usize) -> Option<Arc<Line>> {
         self.keepers.get(index).cloned().or_else(|| self.faces().find(|line| line.index == index))
+    }
+
+    /// Those who may know a session: all keepers, and faces only as far as it asked there.
+    pub(super) fn of_session(&self, session: Key) -> Vec<Arc<Line>> {
+        let anywhere = !lock(&self.opened).contains(&session);
+        let knows = |line: &Arc<Line>| anywhere || line.face.as_ref().is_some_and(|face| face.knows(session));
+        self.keepers.iter().cloned().chain(self.faces().filter(knows)).collect()
+    }
+
+    pub(super) fn note_opened(&self, session: Key) {
+        let mut opened = lock(&self.opened);
+        if opened.len() >= OPENED_MAX {
+            opened.clear();
+        }
+        opened.insert(session);
+    }
+
+    pub(super) fn note_ended(&self, session: Key) {
+        lock(&self.opened).remove(&session);
+        for line in self.faces() {
+            if let Some(face) = &line.face {
+                face.forget_session(session);
+            }
+        }
     }
 
     /// The session that asks, if it asks a face that does not know it.

@@ -71,6 +71,10 @@ impl Face {
         introduced.insert(session);
     }
 
+    pub(super) fn forget_session(&self, session: Key) {
+        lock(&self.introduced).remove(&session);
+    }
+
     pub(super) fn forget_sessions(&self) {
         lock(&self.introduced).clear();
     }

@@ -412,7 +412,7 @@ impl Book {
             // Much may have ended since it was last looked at.
             self.carried_bytes = self.measure();
         }
-        if self.carried_bytes + own > CARRIED_BYTES_MAX {
+        if self.carried_bytes + own > CARRIED_BYTES_MAX || self.keeper.is_heavy() {
             let entries = self.waiting.len() + self.parked.len();
             return Err(format!("{entries} are waiting already, and more would not fit into the next run"));
         }
