@@ -232,17 +232,25 @@ impl<C: Caller> Desk<C> {
                 self.apply(Command::TakeBack { token });
             }
         }
-        if let Some(waiter) = self.waiting.remove(&caller)
-            && let Some(listeners) = self.listeners.get_mut(&waiter)
-        {
-            let gone = listeners.iter().position(|listener| listener.id() == caller).map(|at| listeners.remove(at));
-            if listeners.is_empty() {
-                self.listeners.remove(&waiter);
-                let may_return = gone.is_some_and(|listener| listener.returns());
-                self.apply(Command::Abandon { waiter, may_return });
-            }
-        }
+        self.stop_listening(caller, false);
         self.expire();
+    }
+
+    /// The caller is gone with all that connected it, and may come back by its session and ask again.
+    pub fn lose(&mut self, caller: C::Id) {
+        self.stop_listening(caller, true);
+        self.expire();
+    }
+
+    fn stop_listening(&mut self, caller: C::Id, may_return: bool) {
+        let Some(waiter) = self.waiting.remove(&caller) else { return };
+        let Some(listeners) = self.listeners.get_mut(&waiter) else { return };
+        let gone = listeners.iter().position(|listener| listener.id() == caller).map(|at| listeners.remove(at));
+        if listeners.is_empty() {
+            self.listeners.remove(&waiter);
+            let may_return = may_return || gone.is_some_and(|listener| listener.returns());
+            self.apply(Command::Abandon { waiter, may_return });
+        }
     }
 
     /// The connection that carried a session is gone.

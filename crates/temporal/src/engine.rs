@@ -354,7 +354,8 @@ impl Engine for Keepers {
         let shared = self.shared.clone();
         let mut followers = Vec::new();
         // Whoever follows already has all but what happens this moment.
-        if !self.shared.follow() || query.after.is_none() {
+        let followed = self.shared.follow() && self.shared.is_up_to_date();
+        if !followed || query.after.is_none() {
             for line in self.shared.all() {
                 let (follower, known) = oneshot::channel();
                 line.send(Letter::Follow(follower));
@@ -454,13 +455,25 @@ impl Shared {
                 first = Seq(after.0 + 1);
             }
             if log.is_mixed {
-                first = Seq(log.last.0 + 1);
+                first = Seq(log.last.max(*self.last.borrow()).0 + 1);
             }
             log.last = Seq(first.0 + events.len() as u64 - 1);
             let entry = Some(Arc::new(Entry { first, at, events }));
             log.store.commit(&Commit { entry, rows: None }).expect("memory does not fail");
         }
-        self.last.send_replace(log.last);
+        let last = log.last;
+        self.last.send_if_modified(|told| std::mem::replace(told, last.max(*told)) < last);
+    }
+
+    /// A single keeper's numbers are everybody's, also of what was not followed.
+    fn announce(&self, line: &Line, last: Seq) {
+        if self.options.keepers == 1 && line.face.is_none() && !lock(&self.log).is_mixed {
+            self.last.send_if_modified(|told| std::mem::replace(told, last.max(*told)) < last);
+        }
+    }
+
+    fn is_up_to_date(&self) -> bool {
+        lock(&self.log).last >= *self.last.borrow()
     }
 
     /// Notes that a connection carries a session from now on, and how all but the first keeper know it.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use tenure_core::{Command, Limits, Machine, Numbering, Refusal, Reply, Seq, State, Timestamp, Ttl, View};
 use tenure_engine::{Audience, Caller, Desk, Nonces};
 
-use wire::{Answer, Batch, Happened, Mail, Said, ServerId};
+use wire::{Answer, Batch, Happened, Lane, Mail, Said, ServerId};
 
 /// A server that was not heard of for so long is gone: its sessions have lost their connections.
 const SILENCE_MAX: Ttl = Ttl::from_millis(10_000);
@@ -27,6 +27,9 @@ const HAPPENED_BYTES_MAX: usize = 256_000;
 const COMMANDS_UNMEASURED_MAX: usize = 256;
 /// Fewer than on a disk: each is carried from run to run.
 const REQUESTS_REMEMBERED_MAX: usize = 2_048;
+
+/// How many servers that are gone are remembered.
+const GONE_MAX: usize = 64;
 
 /// What does not change in the life of a keeper, however often it is moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,6 +93,8 @@ pub(crate) struct Keeper {
     servers: BTreeMap<ServerId, Server>,
     /// What the house has yet to hear.
     house: Vec<(u64, Reply)>,
+    /// Those who were here last: a message of theirs may have been under way when they were forgotten.
+    gone: VecDeque<ServerId>,
     /// How much time has passed, if it is told.
     passed: Ttl,
     happened: VecDeque<(usize, Happened)>,
@@ -137,6 +142,7 @@ impl Keeper {
             nonces,
             servers: BTreeMap::new(),
             house: Vec::new(),
+            gone: VecDeque::new(),
             passed: Ttl::from_millis(0),
             happened: VecDeque::new(),
             happened_bytes: 0,
@@ -176,7 +182,8 @@ impl Keeper {
         let at = self.time(clock);
         let lane = batch.lane as usize;
         if !self.servers.contains_key(&batch.server) {
-            if batch.sequence != 1 {
+            let is_new = batch.lane == Lane::Mail && batch.sequence == 1 && !self.gone.contains(&batch.server);
+            if !is_new {
                 return Answer::Unknown;
             }
             self.welcome(at, &batch);
@@ -241,7 +248,7 @@ impl Keeper {
         // Nobody could be heard meanwhile: sessions get their time again. But the workflows that wait at a face are
         // still there, whatever became of the servers.
         if self.servers.is_empty() && self.settings.face.is_none() {
-            self.desk.restart(self.desk.now());
+            self.desk.restart(at);
             self.close();
         }
         let lanes = [LaneState::default(), LaneState::default()];
@@ -252,6 +259,10 @@ impl Keeper {
     /// Its connections are gone, and nobody waits on its behalf.
     fn forget(&mut self, id: ServerId) {
         self.servers.remove(&id);
+        self.gone.push_back(id);
+        if self.gone.len() > GONE_MAX {
+            self.gone.pop_front();
+        }
         let audience = self.desk.audience();
         for (session, attachment, caller) in audience.carriers {
             if caller.server == id {
@@ -260,7 +271,7 @@ impl Keeper {
         }
         for caller in audience.listeners.into_iter().flat_map(|(_, callers)| callers) {
             if caller.server == id {
-                self.desk.hang_up(caller.id(), None);
+                self.desk.lose(caller.id());
             }
         }
     }
@@ -296,6 +307,9 @@ impl Keeper {
                     self.passed = Ttl::from_millis(self.passed.as_millis() + millis);
                     self.advance(from + self.passed);
                 }
+                // After all that came of it.
+                self.close();
+                self.desk.begin(self.desk.now());
                 self.tell(Remote { server, ticket: *ticket, returns: false }, Reply::Done);
             }
         }

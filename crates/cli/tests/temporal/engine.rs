@@ -64,7 +64,9 @@ fn nothing_is_lost_or_doubled_when_servers_and_temporal_are_killed_and_keepers_b
     // What the clients of those killed had not given back, ends with their sessions.
     let tool = Tool::of(&servers[2]);
     until("nobody holds anything", || !tool.printed(&["holds", "--json"]).contains("token"));
-    let described = temporal.command(&["workflow", "describe", "-w", "tenure-keeper-1-of-1", "-o", "json"]).output();
+    let described = temporal
+        .command(&["workflow", "describe", "-n", &namespace, "-w", "tenure-keeper-1-of-1", "-o", "json"])
+        .output();
     let described: Value = serde_json::from_slice(&described.unwrap().stdout).unwrap();
     let info = &described["workflowExecutionInfo"];
     assert_ne!(info["execution"]["runId"], info["firstRunId"], "it has begun another run: {info}");

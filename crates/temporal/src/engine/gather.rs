@@ -1,6 +1,7 @@
 //! Answers of several keepers made into one, as if there were only one.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tenure_core::{Page, PoolView, Refusal, Reply, SessionId, Stats, View};
@@ -16,6 +17,8 @@ pub(super) struct Gather {
     pub(super) carries: bool,
     /// By line.
     replies: Mutex<BTreeMap<usize, Option<Reply>>>,
+    /// Whether the last word has been said.
+    over: AtomicBool,
 }
 
 /// What is to be done with an answer of one keeper.
@@ -26,6 +29,8 @@ pub(super) enum Gathered {
     All(Reply, Vec<Known>),
     /// One that came after the first of each.
     Later(Reply),
+    /// What another keeper has said already.
+    Said,
 }
 
 /// By what numbers a session is known at the end of a line: the line, its own and its connection's.
@@ -33,17 +38,16 @@ pub(super) type Known = (usize, SessionId, u64);
 
 impl Gather {
     pub(super) fn new(reply_to: ReplyTo, lines: impl Iterator<Item = usize>, carries: bool) -> Arc<Self> {
-        Arc::new(Self { reply_to, carries, replies: Mutex::new(lines.map(|line| (line, None)).collect()) })
+        let replies = Mutex::new(lines.map(|line| (line, None)).collect());
+        Arc::new(Self { reply_to, carries, replies, over: AtomicBool::new(false) })
     }
 
     pub(super) fn take(&self, line: usize, reply: Reply) -> Gathered {
         let mut replies = self.replies.lock().unwrap_or_else(PoisonError::into_inner);
         if replies.get(&line).is_none_or(Option::is_some) {
             // A session that a face forgets is not over: only a keeper can say that.
-            return match reply {
-                Reply::Refused(_) if is_face(line) => Gathered::NotYet,
-                reply => Gathered::Later(reply),
-            };
+            let said = matches!(reply, Reply::Refused(_)) && (is_face(line) || self.over.swap(true, Ordering::AcqRel));
+            return if said { Gathered::Said } else { Gathered::Later(reply) };
         }
         replies.insert(line, Some(reply));
         if replies.values().any(Option::is_none) {

@@ -45,7 +45,7 @@ pub(super) enum Letter {
         unreceived: Option<tenure_core::Token>,
     },
     Detach {
-        session: tenure_core::SessionId,
+        session: SessionId,
         attachment: u64,
     },
     Query {
@@ -122,8 +122,10 @@ pub(super) struct Post {
     /// Those who want to know all that has happened.
     followers: Vec<oneshot::Sender<()>>,
     tickets_own: u64,
-    /// What was said later than what has not arrived yet.
-    early: BTreeMap<u64, Said>,
+    /// By which command a connection came to carry a session, with which attachment.
+    carriers: HashMap<(SessionId, u64), u64>,
+    /// What was said later than what has not arrived yet, and to what.
+    early: BTreeMap<u64, (Said, Arc<Batch>)>,
     heard: u64,
     /// How far what happened is known here.
     followed: Seq,
@@ -150,6 +152,7 @@ impl Post {
             views: HashMap::new(),
             followers: Vec::new(),
             tickets_own: 0,
+            carriers: HashMap::new(),
             early: BTreeMap::new(),
             heard: 0,
             followed: Seq(0),
@@ -177,7 +180,7 @@ impl Post {
                 return;
             }
             let waits = !self.listeners.is_empty() || self.shared.is_watched();
-            if news.is_none() && waits && self.sequences[0] > 0 && !self.stopping && Instant::now() >= news_at {
+            if news.is_none() && waits && self.heard > 0 && !self.stopping && Instant::now() >= news_at {
                 news = Some(self.send(Lane::News));
             }
             let pause = news_at.saturating_duration_since(Instant::now());
@@ -217,11 +220,14 @@ impl Post {
                 self.listeners.insert(ticket, listener);
                 self.put(Mail::Command { ticket, command: *command, returns, nonce });
             }
-            Letter::HangUp { ticket, unreceived } => {
-                self.listeners.remove(&ticket);
-                self.put(Mail::HangUp { ticket, unreceived });
+            // A grant that is on its way still finds that nobody listens.
+            Letter::HangUp { ticket, unreceived } => self.put(Mail::HangUp { ticket, unreceived }),
+            Letter::Detach { session, attachment } => {
+                if let Some(ticket) = self.carriers.remove(&(session, attachment)) {
+                    self.listeners.remove(&ticket);
+                }
+                self.put(Mail::Detach { session, attachment });
             }
-            Letter::Detach { session, attachment } => self.put(Mail::Detach { session, attachment }),
             Letter::Query { query, answer } => {
                 let ticket = self.own_ticket();
                 self.views.insert(ticket, answer);
@@ -313,11 +319,17 @@ impl Post {
                     self.put(Mail::Query { ticket, query });
                 }
                 if said.number > self.heard {
-                    self.early.insert(said.number, said);
+                    self.early.insert(said.number, (said, sent));
                 }
-                while let Some(said) = self.early.remove(&(self.heard + 1)) {
+                while let Some((said, sent)) = self.early.remove(&(self.heard + 1)) {
                     self.heard += 1;
                     self.hand_out(said);
+                    // Nothing more is said to those who have hung up.
+                    for mail in &sent.mail {
+                        if let Mail::HangUp { ticket, .. } = mail {
+                            self.listeners.remove(ticket);
+                        }
+                    }
                 }
                 something
             }
@@ -342,13 +354,12 @@ impl Post {
             self.shared.record(&self.line, self.followed, said.happened);
             self.followed = self.followed.max(last);
         }
+        self.shared.announce(&self.line, said.last);
         if !self.followers.is_empty() && self.followed >= said.last {
             for follower in self.followers.drain(..) {
                 // Whoever does not listen need not know.
                 let _ = follower.send(());
             }
-        } else if !self.followers.is_empty() && self.followed.0 == 0 && said.last.0 == 0 {
-            self.followers.clear();
         }
         for (ticket, reply) in said.answers {
             self.hand(ticket, reply);
@@ -357,10 +368,17 @@ impl Post {
 
     fn hand(&mut self, ticket: u64, reply: Reply) {
         let Some(listener) = self.listeners.remove(&ticket) else {
-            // It has hung up meanwhile, and the keeper hears of it with the next message.
+            // Its connection is gone, and the keeper hears of it with the next message.
             return;
         };
         let more = listener.hears_more_after(&reply);
+        if let (Reply::Session(open), true) = (&reply, more) {
+            self.carriers.insert((open.id, open.attachment), ticket);
+        }
+        if matches!(reply, Reply::Refused(_)) {
+            // It carries nothing any more.
+            self.carriers.retain(|_, carrier| *carrier != ticket);
+        }
         let unreceived = match &listener {
             Listener::One { reply_to, carries } => {
                 if let (true, Reply::Session(open)) = (*carries, &reply) {
@@ -371,6 +389,7 @@ impl Post {
             Listener::Many(gather) => match gather.take(self.line.index, reply) {
                 Gathered::NotYet => None,
                 Gathered::Later(reply) => gather.reply_to.send(Ok(reply)),
+                Gathered::Said => None,
                 Gathered::All(reply, sessions) => {
                     if let (true, Reply::Session(open)) = (gather.carries, &reply) {
                         self.shared.carry(open, gather.reply_to.clone(), sessions);
@@ -393,8 +412,14 @@ impl Post {
         } else if more {
             self.listeners.insert(ticket, listener);
         } else if let Listener::Done(done) = listener {
-            // Whoever does not listen need not know.
-            let _ = done.send(());
+            if self.unsent.is_empty() {
+                // Whoever does not listen need not know.
+                let _ = done.send(());
+            } else {
+                // What came of it has still to be said: that a grant found nobody, perhaps.
+                self.listeners.insert(ticket, Listener::Done(done));
+                self.put(Mail::Advance { ticket, millis: 0 });
+            }
         }
     }
 
@@ -407,6 +432,7 @@ impl Post {
         self.server = ServerId(u64::from_le_bytes(random()));
         self.sequences = [0; 2];
         self.early.clear();
+        self.carriers.clear();
         self.heard = 0;
         let unsent = std::mem::take(&mut self.unsent);
         let counted = unsent.iter().filter(|(_, it)| matches!(it, Mail::Command { .. } | Mail::Query { .. })).count();

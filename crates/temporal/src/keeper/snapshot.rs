@@ -21,6 +21,7 @@ pub(super) struct Snapshot {
     told: Vec<(Token, usize)>,
     seeded: Seeded,
     servers: Vec<(ServerId, Server)>,
+    gone: Vec<ServerId>,
     passed_millis: u64,
     happened: Vec<Happened>,
 }
@@ -36,6 +37,7 @@ impl Keeper {
             told,
             seeded: lock(&self.nonces).clone(),
             servers: self.servers.iter().map(|(id, server)| (*id, server.clone())).collect(),
+            gone: self.gone.iter().copied().collect(),
             passed_millis: self.passed.as_millis(),
             happened: self.happened.iter().map(|(_, happened)| happened.clone()).collect(),
         })
@@ -64,6 +66,7 @@ impl Keeper {
             nonces,
             servers: snapshot.servers.into_iter().collect::<BTreeMap<_, _>>(),
             house: Vec::new(),
+            gone: snapshot.gone.into(),
             passed: Ttl::from_millis(snapshot.passed_millis),
             happened_bytes: happened.iter().map(|(bytes, _)| bytes).sum(),
             happened: happened.into(),
