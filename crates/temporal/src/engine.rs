@@ -1,31 +1,36 @@
 //! The engine whose pools live in Temporal: commands go to the keeper of their pool, and those that concern all go to
-//! every keeper. The server keeps nothing; any number of them may stand before the same keepers.
+//! every keeper. A face's pool is kept by the face. The server keeps nothing; any number of them may stand before the same
+//! keepers.
 
 mod call;
+mod faces;
 mod gather;
+mod line;
 mod post;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use temporalio_sdk::WorkerOptions;
 use tenure_core::{
-    Command, Key, Limits, Namespace, PoolName, PoolPath, Query, Refusal, Reply, Seq, SessionId, Timestamp, Token, View,
+    Command, Key, Limits, Namespace, PoolName, PoolPath, Query, Refusal, Reply, Seq, SessionId, SessionOpen, Timestamp,
+    Token, View,
 };
 use tenure_engine::{
     Answer, Commit, Engine, Entry, EventPage, EventQuery, EventsGone, Failure, MemoryStore, ReplyTo, Store, Ticket,
 };
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::keeper::wire::Happened;
 use crate::keeper::workflow::KeeperWorkflow;
 use crate::keeper::{KEEPERS_MAX, Settings};
 use crate::link::Link;
-use gather::Gather;
+use gather::{Gather, Gathered, Known};
+use line::{LINES_MAX, Line};
 use post::{Letter, Listener, Post};
 
 /// A server that was killed may have had a keeper in its memory: after this time another one is asked.
@@ -50,12 +55,14 @@ pub struct Options {
     pub time_told_from: Option<Timestamp>,
 }
 
+impl Options {
+    fn keeper_id(&self, index: usize) -> String {
+        format!("{}-{}-of-{}", self.prefix, index + 1, self.keepers)
+    }
+}
+
 pub struct Keepers {
     shared: Arc<Shared>,
-    posts: Vec<mpsc::UnboundedSender<Letter>>,
-    tasks: Mutex<Vec<JoinHandle<()>>>,
-    depth: Arc<AtomicUsize>,
-    tickets: AtomicU64,
     stopping: AtomicBool,
 }
 
@@ -68,40 +75,73 @@ pub(crate) struct Shared {
     last: watch::Sender<Seq>,
     followed_until: Mutex<Option<Instant>>,
     watched: Notify,
-    /// By what number each keeper knows a session that is carried here, by the one of the first.
-    carried: Mutex<HashMap<SessionId, Vec<(SessionId, u64)>>>,
+    /// The sessions that connections carry here, by the numbers that the first keeper has for both.
+    carried: Mutex<HashMap<(SessionId, u64), Carried>>,
+    /// Sessions that were opened here: to which faces they are known is known here too.
+    opened: Mutex<HashSet<Key>>,
+    keepers: Vec<Arc<Line>>,
+    /// By the names of their pools, which are all in the default namespace.
+    faces: RwLock<BTreeMap<PoolName, Arc<Line>>>,
+    /// Lines that there have been.
+    lines: AtomicUsize,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+    /// Looks for faces.
+    finding: Mutex<Option<JoinHandle<()>>>,
+    /// Commands that have not been sent yet.
+    depth: Arc<AtomicUsize>,
+    tickets: AtomicU64,
+}
+
+struct Carried {
+    connection: ReplyTo,
+    /// As all others know it.
+    elsewhere: Vec<Known>,
 }
 
 /// What has happened, as far as it was followed.
 struct Log {
     store: MemoryStore,
     last: Seq,
+    /// Whether it has what happened at several places.
+    is_mixed: bool,
 }
 
 impl Keepers {
     /// Begins to serve. Needs to be inside a runtime, and a worker for the keepers somewhere.
     pub fn start(link: Arc<Link>, options: Options) -> Self {
         assert!((1..=KEEPERS_MAX).contains(&(options.keepers as u64)), "one to 64 keepers");
+        let ids = (0..options.keepers).map(|index| (index, options.keeper_id(index)));
+        let (keepers, letters): (Vec<_>, Vec<_>) = ids.map(|(index, id)| Line::new(index, id)).unzip();
+        let keepers: Vec<_> = keepers.into_iter().map(Arc::new).collect();
         let shared = Arc::new(Shared {
             link,
             options,
             clock: KeeperClock::default(),
-            log: Mutex::new(Log { store: MemoryStore::new(), last: Seq(0) }),
+            log: Mutex::new(Log { store: MemoryStore::new(), last: Seq(0), is_mixed: false }),
             last: watch::Sender::new(Seq(0)),
             followed_until: Mutex::new(None),
             watched: Notify::new(),
-            carried: Mutex::new(HashMap::new()),
+            carried: Mutex::default(),
+            opened: Mutex::default(),
+            keepers,
+            faces: RwLock::default(),
+            lines: AtomicUsize::new(KEEPERS_MAX as usize),
+            tasks: Mutex::default(),
+            finding: Mutex::default(),
+            depth: Arc::default(),
+            tickets: AtomicU64::new(0),
         });
-        let depth = Arc::new(AtomicUsize::new(0));
-        let mut posts = Vec::new();
-        let mut tasks = Vec::new();
-        for index in 0..shared.options.keepers {
-            let (post, letters) = mpsc::unbounded_channel();
-            posts.push(post);
-            tasks.push(tokio::spawn(Post::new(shared.clone(), index, letters, depth.clone()).run()));
+        for (line, letters) in shared.keepers.iter().zip(letters) {
+            shared.spawn(Post::new(shared.clone(), line.clone(), letters, shared.depth.clone()).run());
         }
-        let (tickets, stopping) = (AtomicU64::new(0), AtomicBool::new(false));
-        Self { shared, posts, tasks: Mutex::new(tasks), depth, tickets, stopping }
+        Self { shared, stopping: AtomicBool::new(false) }
+    }
+
+    /// From now on the pools of the faces on these task queues are theirs. Resolves when it is known which there are.
+    pub async fn serve_faces(&self, task_queues: Vec<String>) {
+        self.shared.clone().find_faces(&task_queues).await;
+        let finding = tokio::spawn(self.shared.clone().keep_finding_faces(task_queues));
+        *lock(&self.shared.finding) = Some(finding);
     }
 
     /// The worker that hosts keepers.
@@ -116,23 +156,20 @@ impl Keepers {
     /// Ends at once, without a word to anybody: as near to a crash as a process can come that goes on.
     pub fn kill(&self) {
         self.stopping.store(true, Ordering::Release);
-        for task in std::mem::take(&mut *lock(&self.tasks)) {
+        lock(&self.shared.finding).take().inspect(JoinHandle::abort);
+        for task in std::mem::take(&mut *lock(&self.shared.tasks)) {
             task.abort();
         }
     }
 
     /// Lets time pass, for keepers whose time is told, and what is due happen.
     pub async fn advance(&self, millis: u64) {
-        for post in 0..self.posts.len() {
+        for keeper in &self.shared.keepers {
             let (done, passed) = oneshot::channel();
-            self.send(post, Letter::Advance { millis, done });
+            keeper.send(Letter::Advance { millis, done });
             // An engine that has stopped has nothing due.
             let _ = passed.await;
         }
-    }
-
-    fn send(&self, post: usize, letter: Letter) -> bool {
-        self.posts[post].send(letter).is_ok()
     }
 
     /// Places in the mailbox.
@@ -140,105 +177,131 @@ impl Keepers {
         if self.stopping.load(Ordering::Acquire) {
             return Err(Failure::Stopping);
         }
-        let waiting = self.depth.fetch_add(letters, Ordering::AcqRel);
+        let waiting = self.shared.depth.fetch_add(letters, Ordering::AcqRel);
         if waiting >= self.shared.options.mailbox_max {
-            self.depth.fetch_sub(letters, Ordering::AcqRel);
+            self.shared.depth.fetch_sub(letters, Ordering::AcqRel);
             return Err(Failure::Overloaded { waiting });
         }
         Ok(())
     }
 
-    /// The keeper of a pool.
-    fn of_pool(&self, namespace: &Namespace, name: &PoolName) -> usize {
-        if self.posts.len() == 1 {
-            return 0;
+    /// The line to the keeper of a pool, or to its face.
+    fn of_pool(&self, namespace: &Namespace, name: &PoolName) -> Arc<Line> {
+        let shared = &self.shared;
+        if let Some(face) = shared.face(namespace, name) {
+            return face;
+        }
+        if shared.keepers.len() == 1 {
+            return shared.keepers[0].clone();
         }
         let text = [namespace.as_str().as_bytes(), b"\0", name.as_str().as_bytes()].concat();
         let digest = ring::digest::digest(&ring::digest::SHA256, &text);
         let number = u64::from_le_bytes(*digest.as_ref().first_chunk().expect("32 bytes have 8"));
-        usize::try_from(number % self.posts.len() as u64).expect("there are few keepers")
+        let index = usize::try_from(number % shared.keepers.len() as u64).expect("there are few keepers");
+        shared.keepers[index].clone()
     }
 
-    fn of_path(&self, path: &PoolPath) -> usize {
+    fn of_path(&self, path: &PoolPath) -> Arc<Line> {
         self.of_pool(path.namespace(), path.name())
     }
 
-    /// The keeper that made a key: which it is, is in the key.
-    fn of_key(&self, key: Key) -> usize {
+    /// Those who may have made a key: which keeper it is, is in the key, and which face, if it is one.
+    fn of_key(&self, namespace: &Namespace, key: Key, pool: Option<&PoolName>) -> Vec<Arc<Line>> {
+        if let Some(face) = pool.and_then(|pool| self.shared.face(namespace, pool)) {
+            return vec![face];
+        }
         let mark = usize::try_from(key.as_bits() % u128::from(KEEPERS_MAX)).expect("it is below 64");
-        if mark < self.posts.len() { mark } else { 0 }
+        let keepers = &self.shared.keepers;
+        let keeper = keepers.get(mark).unwrap_or(&keepers[0]).clone();
+        let faces = self.shared.faces().filter(|line| line.face.as_ref().is_some_and(|face| face.may_have_made(key)));
+        [keeper].into_iter().chain(faces).collect()
     }
 
-    /// Where a command goes; none: everywhere.
-    fn of_command(&self, command: &Command) -> Option<usize> {
-        if self.posts.len() == 1 {
-            return Some(0);
-        }
+    /// Where a command goes.
+    fn of_command(&self, command: &Command) -> Vec<Arc<Line>> {
         match command {
-            Command::Acquire(acquire) => Some(self.of_path(&acquire.pool)),
-            Command::Renew(renew) => Some(self.of_key(renew.key)),
-            Command::Release(release) => Some(self.of_key(release.key)),
-            Command::ForceRelease(force) => Some(self.of_path(&force.pool)),
-            Command::SetPool(set) => Some(self.of_path(&set.pool)),
-            Command::SetCondition(set) => Some(self.of_path(&set.pool)),
-            Command::RemovePool { pool } => Some(self.of_path(pool)),
+            Command::Acquire(acquire) => vec![self.of_path(&acquire.pool)],
+            Command::Renew(renew) => self.of_key(&renew.namespace, renew.key, renew.pool.as_ref()),
+            Command::Release(release) => self.of_key(&release.namespace, release.key, release.pool.as_ref()),
+            Command::ForceRelease(force) => vec![self.of_path(&force.pool)],
+            Command::SetPool(set) => vec![self.of_path(&set.pool)],
+            Command::SetCondition(set) => vec![self.of_path(&set.pool)],
+            Command::RemovePool { pool } => vec![self.of_path(pool)],
+            // A face hears of a session when that asks for something there.
+            Command::OpenSession(_) => self.shared.keepers.clone(),
+            Command::KeepAlive { session, .. }
+            | Command::AttachSession { session, .. }
+            | Command::EndSession { session, .. } => self.shared.of_session(*session),
             Command::Withdraw { .. }
             | Command::OwnerGone { .. }
-            | Command::OpenSession(_)
-            | Command::KeepAlive { .. }
-            | Command::AttachSession { .. }
             | Command::DetachSession { .. }
-            | Command::EndSession { .. }
             | Command::Expire
             | Command::Restart
             | Command::Abandon { .. }
-            | Command::TakeBack { .. } => None,
+            | Command::TakeBack { .. } => self.shared.all(),
         }
     }
 }
 
 impl Engine for Keepers {
     fn submit(&self, command: Command, reply_to: ReplyTo) -> Result<Ticket, Failure> {
-        let keepers = self.posts.len();
-        let number = self.tickets.fetch_add(1, Ordering::Relaxed) * KEEPERS_MAX;
+        let lines = self.of_command(&command);
+        self.admit(lines.len())?;
+        let ticket = self.shared.ticket(&lines[0]);
         let carries = match &command {
             Command::OpenSession(open) => open.attached,
             Command::AttachSession { .. } => true,
             _ => false,
         };
-        if let Some(post) = self.of_command(&command) {
-            self.admit(1)?;
-            let ticket = number + post as u64;
-            let listener = Listener::One { reply_to, carries };
-            let letter = Letter::Command { ticket, command: Box::new(command), nonce: None, listener };
-            return if self.send(post, letter) { Ok(Ticket(ticket)) } else { Err(Failure::Stopping) };
-        }
-        self.admit(keepers)?;
         // A session has the same key everywhere.
         let nonce = matches!(command, Command::OpenSession(_)).then(|| u128::from_le_bytes(random()));
-        let gather = Gather::new(reply_to, keepers, carries);
-        for post in 0..keepers {
+        match (&command, nonce) {
+            (_, Some(nonce)) => self.shared.note_opened(Key::from_nonce(nonce)),
+            (Command::EndSession { session, .. }, _) => self.shared.note_ended(*session),
+            _ => {}
+        }
+        if let [line] = &*lines {
+            let introduces = self.shared.stranger(line, &command);
+            let listener = Listener::One { reply_to, carries };
+            let letter = Letter::Command { ticket, command: Box::new(command), nonce, listener };
+            match introduces {
+                Some(stranger) => {
+                    tokio::spawn(self.shared.clone().introduce(line.clone(), stranger, letter));
+                }
+                None if line.send(letter) => {}
+                None => {
+                    self.shared.depth.fetch_sub(1, Ordering::AcqRel);
+                    return Err(if line.face.is_some() { Failure::Lost } else { Failure::Stopping });
+                }
+            }
+            return Ok(Ticket(ticket));
+        }
+        let gather = Gather::new(reply_to, lines.iter().map(|line| line.index), carries);
+        for line in &lines {
             let listener = Listener::Many(gather.clone());
             let command = Box::new(command.clone());
-            self.send(post, Letter::Command { ticket: number, command, nonce, listener });
+            if !line.send(Letter::Command { ticket, command, nonce, listener }) {
+                self.shared.depth.fetch_sub(1, Ordering::AcqRel);
+                self.shared.without(&gather, line);
+            }
         }
-        Ok(Ticket(number))
+        Ok(Ticket(ticket))
     }
 
     fn hang_up(&self, ticket: Ticket, unreceived: Option<Token>) {
-        let post = usize::try_from(ticket.0 % KEEPERS_MAX).expect("it is below 64");
-        self.send(post, Letter::HangUp { ticket: ticket.0, unreceived });
+        let index = usize::try_from(ticket.0 % LINES_MAX).expect("it is below that");
+        if let Some(line) = self.shared.line(index) {
+            line.send(Letter::HangUp { ticket: ticket.0, unreceived });
+        }
     }
 
     fn detach(&self, session: SessionId, attachment: u64) {
-        let mut carried = lock(&self.shared.carried);
-        // A client may be back, by another connection, before its old one is missed.
-        let is_latest = carried.get(&session).is_some_and(|known| known.first() == Some(&(session, attachment)));
-        let known = if is_latest { carried.remove(&session) } else { None };
-        drop(carried);
-        let everywhere = known.unwrap_or_else(|| vec![(session, attachment)]);
-        for (post, (session, attachment)) in everywhere.into_iter().enumerate() {
-            self.send(post, Letter::Detach { session, attachment });
+        let known = lock(&self.shared.carried).remove(&(session, attachment));
+        let elsewhere = known.map(|carried| carried.elsewhere).unwrap_or_default();
+        for (index, session, attachment) in [(0, session, attachment)].into_iter().chain(elsewhere) {
+            if let Some(line) = self.shared.line(index) {
+                line.send(Letter::Detach { session, attachment });
+            }
         }
     }
 
@@ -247,32 +310,37 @@ impl Engine for Keepers {
             Query::Pools { limit, .. } | Query::Holds { limit, .. } | Query::Owners { limit, .. } => *limit,
             Query::Pool { .. } | Query::Queue { .. } | Query::Sessions { .. } | Query::Stats => 0,
         };
-        let posts = match &query {
+        let lines = match &query {
             Query::Pool { pool } | Query::Queue { pool, .. } => vec![self.of_path(pool)],
             Query::Holds { namespace, pool: Some(pool), .. } => vec![self.of_pool(namespace, pool)],
             // Every keeper knows them all, but each only its own holds of theirs.
-            Query::Sessions { .. } => vec![0],
-            Query::Pools { .. } | Query::Holds { .. } | Query::Owners { .. } | Query::Stats => {
-                (0..self.posts.len()).collect()
-            }
+            Query::Sessions { .. } => vec![self.shared.keepers[0].clone()],
+            Query::Pools { .. } | Query::Holds { .. } | Query::Owners { .. } | Query::Stats => self.shared.all(),
         };
         let mut answers = Vec::new();
         let mut refused = None;
-        for post in posts {
+        let of_one = lines.len() == 1;
+        for line in lines {
             let (answer, answered) = oneshot::channel();
-            match self.admit(1) {
-                Ok(()) if self.send(post, Letter::Query { query: query.clone(), answer }) => answers.push(answered),
-                Ok(()) => refused = Some(Failure::Stopping),
-                Err(failure) => refused = Some(failure),
+            if let Err(failure) = self.admit(1) {
+                refused = Some(failure);
+            } else if !line.send(Letter::Query { query: query.clone(), answer }) {
+                self.shared.depth.fetch_sub(1, Ordering::AcqRel);
             }
+            // One that has ended has nothing to show, and drops the question.
+            answers.push((answered, line.face.is_some() && !of_one));
         }
         Box::pin(async move {
             if let Some(failure) = refused {
                 return Err(failure);
             }
             let mut views = Vec::new();
-            for answered in answers {
-                views.push(answered.await.map_err(|_| Failure::Lost)?);
+            for (answered, may_be_gone) in answers {
+                match answered.await {
+                    Ok(view) => views.push(view),
+                    Err(_) if may_be_gone => {}
+                    Err(_) => return Err(Failure::Lost),
+                }
             }
             Ok(gather::merge(views, limit))
         })
@@ -284,15 +352,17 @@ impl Engine for Keepers {
         // Whoever follows already has all but what happens this moment.
         let followed = self.shared.follow() && self.shared.is_up_to_date();
         if !followed || query.after.is_none() {
-            for post in 0..self.posts.len() {
+            for line in self.shared.all() {
                 let (follower, known) = oneshot::channel();
-                self.send(post, Letter::Follow(follower));
-                followers.push(known);
+                line.send(Letter::Follow(follower));
+                followers.push((known, line.face.is_some()));
             }
         }
         Box::pin(async move {
-            for known in followers {
-                known.await.map_err(|_| Failure::Lost)?;
+            for (known, may_be_gone) in followers {
+                if known.await.is_err() && !may_be_gone {
+                    return Err(Failure::Lost);
+                }
             }
             let reader = lock(&shared.log).store.reader();
             reader.events(&query).map_err(|error| Failure::Unreadable(error.to_string()))
@@ -315,11 +385,12 @@ impl Engine for Keepers {
     fn stop(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async {
             if !self.stopping.swap(true, Ordering::AcqRel) {
-                for post in 0..self.posts.len() {
-                    self.send(post, Letter::Stop);
+                lock(&self.shared.finding).take().inspect(JoinHandle::abort);
+                for line in self.shared.all() {
+                    line.send(Letter::Stop);
                 }
             }
-            let tasks = std::mem::take(&mut *lock(&self.tasks));
+            let tasks = std::mem::take(&mut *lock(&self.shared.tasks));
             for task in tasks {
                 // A panic there has been reported; here it only means that it has ended.
                 let _ = task.await;
@@ -335,15 +406,12 @@ impl Drop for Keepers {
 }
 
 impl Shared {
-    fn keeper_id(&self, index: usize) -> String {
-        format!("{}-{}-of-{}", self.options.prefix, index + 1, self.options.keepers)
-    }
-
     fn settings(&self, index: usize) -> Settings {
         Settings {
             limits: self.options.limits,
             index: index as u64,
             of: self.options.keepers as u64,
+            face: None,
             time_told_from: self.options.time_told_from,
         }
     }
@@ -366,18 +434,19 @@ impl Shared {
         before
     }
 
-    /// Keeps what happened at one keeper since `after`. With several, all get numbers in the order in which they are
-    /// heard of here.
-    fn record(&self, after: Seq, happened: Vec<Happened>) {
+    /// Keeps what happened at one keeper or face since `after`. With several, all get numbers in the order in which they
+    /// are heard of here.
+    fn record(&self, line: &Line, after: Seq, happened: Vec<Happened>) {
         let mut log = lock(&self.log);
+        log.is_mixed |= self.options.keepers > 1 || line.face.is_some();
         for Happened { mut first, at, mut events } in happened.into_iter().filter(|it| it.last() > after) {
             if first <= after {
                 let known = usize::try_from(after.0 + 1 - first.0).expect("a batch fits in memory");
                 events.drain(..known);
                 first = Seq(after.0 + 1);
             }
-            if self.options.keepers > 1 {
-                first = Seq(log.last.0 + 1);
+            if log.is_mixed {
+                first = Seq(log.last.max(*self.last.borrow()).0 + 1);
             }
             log.last = Seq(first.0 + events.len() as u64 - 1);
             let entry = Some(Arc::new(Entry { first, at, events }));
@@ -388,8 +457,8 @@ impl Shared {
     }
 
     /// A single keeper's numbers are everybody's, also of what was not followed.
-    fn announce(&self, last: Seq) {
-        if self.options.keepers == 1 {
+    fn announce(&self, line: &Line, last: Seq) {
+        if self.options.keepers == 1 && line.face.is_none() && !lock(&self.log).is_mixed {
             self.last.send_if_modified(|told| std::mem::replace(told, last.max(*told)) < last);
         }
     }
@@ -398,11 +467,46 @@ impl Shared {
         lock(&self.log).last >= *self.last.borrow()
     }
 
-    /// Notes by what numbers a session is known, if it is one that has just come to be carried.
-    fn carried(&self, reply: &Reply, sessions: Vec<(SessionId, u64)>) {
-        if let Reply::Session(open) = reply {
-            lock(&self.carried).insert(open.id, sessions);
+    /// Notes that a connection carries a session from now on, and how all but the first keeper know it.
+    fn carry(&self, open: &SessionOpen, connection: ReplyTo, known: Vec<Known>) {
+        let elsewhere = known.into_iter().filter(|(line, ..)| *line > 0).collect();
+        lock(&self.carried).insert((open.id, open.attachment), Carried { connection, elsewhere });
+    }
+
+    /// Notes how one more knows it.
+    fn carry_too(&self, session: (SessionId, u64), known: Known) {
+        match lock(&self.carried).get_mut(&session) {
+            Some(carried) => carried.elsewhere.push(known),
+            // Its connection is gone already.
+            None => {
+                let (index, session, attachment) = known;
+                if let Some(line) = self.line(index) {
+                    line.send(Letter::Detach { session, attachment });
+                }
+            }
         }
+    }
+
+    /// Does without the answer of a face that has ended.
+    fn without(&self, gather: &Gather, line: &Line) {
+        let nothing = Reply::Refused(Box::new(Refusal::NotHeld));
+        if let Gathered::All(reply, sessions) = gather.take(line.index, nothing) {
+            if let (true, Reply::Session(open)) = (gather.carries, &reply) {
+                self.carry(open, gather.reply_to.clone(), sessions);
+            }
+            // Whoever does not listen need not know: nothing that is granted is asked of several.
+            let _ = gather.reply_to.send(Ok(reply));
+        }
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = lock(&self.tasks);
+        tasks.retain(|task| !task.is_finished());
+        tasks.push(tokio::spawn(task));
+    }
+
+    fn ticket(&self, line: &Line) -> u64 {
+        self.tickets.fetch_add(1, Ordering::Relaxed) * LINES_MAX + line.index as u64
     }
 }
 

@@ -25,10 +25,12 @@ use tokio::sync::Notify;
 
 use crate::host::Host;
 use crate::link::Link;
+pub(crate) use book::mark;
 use book::{Book, Dropped};
 use hosted::{LockManagerWorkflow, PermitSlotWorkflow, ResourcePoolWorkflow, TypeScriptPermitSlotWorkflow};
 use takeover::Takeover;
 use watch::Watch;
+pub(crate) use watch::{is_running, running};
 use wire::{Held, TakesOver};
 
 pub use start::{PoolType, StartPool, StartPoolError};
@@ -79,7 +81,10 @@ pub(crate) trait Face: Sized {
     fn assign_signal(&self) -> &str;
 
     /// The start input of the next run.
-    fn carry(&self) -> Vec<u8>;
+    fn hand_on(&self) -> Vec<u8>;
+
+    /// The start input of one that begins like this, as the samples write it.
+    fn as_started(&self) -> Vec<u8>;
 
     fn book(&self) -> &Book;
 

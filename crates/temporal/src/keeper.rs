@@ -1,6 +1,7 @@
 //! A keeper: the rules for some of the pools, and the servers that ask on behalf of their callers. Knows nothing of
 //! Temporal; a workflow tells it the time and keeps it alive.
 
+mod house;
 mod snapshot;
 pub(crate) mod wire;
 pub(crate) mod workflow;
@@ -10,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use tenure_core::{Command, Limits, Machine, Numbering, Refusal, Reply, Seq, State, Timestamp, Ttl, View};
-use tenure_engine::{Caller, Desk, Nonces};
+use tenure_engine::{Audience, Caller, Desk, Nonces};
 
 use wire::{Answer, Batch, Happened, Lane, Mail, Said, ServerId};
 
@@ -37,6 +38,8 @@ pub(crate) struct Settings {
     /// Which of how many it is.
     pub(crate) index: u64,
     pub(crate) of: u64,
+    /// What the keys of a face's holds end with. A face has one pool, which people's workflows ask for by signals.
+    pub(crate) face: Option<u16>,
     /// From when on time passes only as it is told, if it does.
     pub(crate) time_told_from: Option<Timestamp>,
 }
@@ -46,12 +49,24 @@ pub(crate) const KEEPERS_MAX: u64 = 64;
 
 impl Settings {
     /// What the keys of its holds end with. A single keeper leaves no mark.
-    fn mark(self) -> Option<u8> {
-        (self.of > 1).then(|| u8::try_from(self.index % KEEPERS_MAX).expect("it is below 64"))
+    fn mark(self) -> Option<Mark> {
+        let face = self.face.map(|mark| Mark { of: FACE_MARKS, mark: u128::from(mark) });
+        let keeper = || Mark { of: u128::from(KEEPERS_MAX), mark: u128::from(self.index % KEEPERS_MAX) };
+        face.or_else(|| (self.of > 1).then(keeper))
     }
 }
 
-/// A caller of some server.
+/// The last sixteen bits of a key say which face made it, if one did.
+pub(crate) const FACE_MARKS: u128 = 1 << 16;
+
+/// A number's rest, divided by `of`.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Mark {
+    of: u128,
+    mark: u128,
+}
+
+/// A caller of some server, or of the house.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Remote {
     server: ServerId,
@@ -76,6 +91,8 @@ pub(crate) struct Keeper {
     desk: Desk<Remote>,
     nonces: Arc<Mutex<Seeded>>,
     servers: BTreeMap<ServerId, Server>,
+    /// What the house has yet to hear.
+    house: Vec<(u64, Reply)>,
     /// Those who were here last: a message of theirs may have been under way when they were forgotten.
     gone: VecDeque<ServerId>,
     /// How much time has passed, if it is told.
@@ -113,13 +130,18 @@ impl Keeper {
         let mut state = State::new(settings.limits.pool_idle);
         state.remember_at_most(REQUESTS_REMEMBERED_MAX);
         state.number(Numbering { index: settings.index, of: settings.of });
+        Self::with_state(settings, state, Audience { listeners: Vec::new(), carriers: Vec::new(), told: Vec::new() })
+    }
+
+    fn with_state(settings: Settings, state: State, audience: Audience<Remote>) -> Self {
         let nonces = Arc::new(Mutex::new(Seeded { mark: settings.mark(), ..Seeded::default() }));
-        let desk = Desk::new(Machine::restored(state, settings.limits), numbers(&nonces));
+        let desk = Desk::moved(Machine::restored(state, settings.limits), numbers(&nonces), audience);
         Self {
             settings,
             desk,
             nonces,
             servers: BTreeMap::new(),
+            house: Vec::new(),
             gone: VecDeque::new(),
             passed: Ttl::from_millis(0),
             happened: VecDeque::new(),
@@ -229,8 +251,9 @@ impl Keeper {
             self.forget(id);
         }
         self.close();
-        // Nobody could be heard meanwhile: sessions get their time again.
-        if self.servers.is_empty() {
+        // Nobody could be heard meanwhile: sessions get their time again. But the workflows that wait at a face are
+        // still there, whatever became of the servers.
+        if self.servers.is_empty() && self.settings.face.is_none() {
             self.desk.restart(at);
             self.close();
         }
@@ -264,6 +287,10 @@ impl Keeper {
             Mail::Command { ticket, command, returns, nonce } => {
                 self.commands += 1;
                 let caller = Remote { server, ticket: *ticket, returns: *returns };
+                if let Some(refused) = self.refused_by_face(command) {
+                    self.tell(caller, Reply::Refused(Box::new(refused)));
+                    return;
+                }
                 if grows(command) {
                     self.unmeasured += 1;
                     if self.is_heavy() {
@@ -274,7 +301,7 @@ impl Keeper {
                     }
                 }
                 lock(&self.nonces).next = *nonce;
-                self.desk.command(command.clone(), caller);
+                self.desk.command(self.once(command.clone(), *nonce), caller);
             }
             Mail::HangUp { ticket, unreceived } => self.desk.hang_up((server, *ticket), *unreceived),
             Mail::Detach { session, attachment } => self.desk.detach(*session, *attachment),
@@ -327,6 +354,10 @@ impl Keeper {
     }
 
     fn tell(&mut self, caller: Remote, reply: Reply) {
+        if caller.server == ServerId::HOUSE {
+            self.house.push((caller.ticket, reply));
+            return;
+        }
         // Nobody is told who is gone.
         if let Some(server) = self.servers.get_mut(&caller.server) {
             server.news.push((caller.ticket, reply));
@@ -387,7 +418,7 @@ impl Keeper {
     }
 
     /// Whether there is no room for more.
-    fn is_heavy(&mut self) -> bool {
+    pub(crate) fn is_heavy(&mut self) -> bool {
         if self.unmeasured >= COMMANDS_UNMEASURED_MAX {
             self.unmeasured = 0;
             self.state_bytes = self.snapshot_bytes();
@@ -413,7 +444,7 @@ struct Seeded {
     seed: [u8; 32],
     count: u64,
     /// What each ends with.
-    mark: Option<u8>,
+    mark: Option<Mark>,
     /// The next one, if it was told.
     next: Option<u128>,
 }
@@ -432,7 +463,7 @@ impl Seeded {
                 ring::digest::digest(&ring::digest::SHA256, &[&self.seed[..], &self.count.to_le_bytes()].concat());
             let half = drawn.as_ref().first_chunk().expect("32 bytes have 16");
             let drawn = u128::from_le_bytes(*half);
-            self.mark.map_or(drawn, |mark| drawn - drawn % u128::from(KEEPERS_MAX) + u128::from(mark))
+            self.mark.map_or(drawn, |Mark { of, mark }| drawn - drawn % of + mark)
         })
     }
 }

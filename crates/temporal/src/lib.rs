@@ -34,6 +34,8 @@ const STOP_GRACE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Temporal {
     host: Host,
+    /// Hosts pools, which the engine may have to ask until it has stopped.
+    pools: Host,
     activities: Arc<Activities>,
     watching: [JoinHandle<()>; 2],
 }
@@ -46,8 +48,9 @@ impl Temporal {
         let activities = Arc::new(Activities::new(link.clone(), engine, owners.clone()));
         let host = Host::new(link.clone());
         host.run(TASK_QUEUE, activities::worker(&activities), activities.worn_out());
-        let faces = faces::start(&host, &link, pool_queues);
-        Self { host, activities, watching: [tokio::spawn(owners.watch()), tokio::spawn(faces)] }
+        let pools = Host::new(link.clone());
+        let faces = faces::start(&pools, &link, pool_queues);
+        Self { host, pools, activities, watching: [tokio::spawn(owners.watch()), tokio::spawn(faces)] }
     }
 
     /// Takes no more activities. To be called before the engine is stopped.
@@ -59,9 +62,11 @@ impl Temporal {
     /// Ends when whoever waited has been told, or has had time to be. To be called when the engine has stopped.
     pub async fn stop(self) {
         self.stop_taking();
+        self.pools.stop();
         let all_ended = async {
             self.activities.ended().await;
             self.host.ended().await;
+            self.pools.ended().await;
         };
         if tokio::time::timeout(STOP_GRACE, all_ended).await.is_err() {
             tracing::warn!("not every activity could be told that the server stops");

@@ -121,7 +121,7 @@ mod built {
 
     impl Link {
         /// Keeps pools in Temporal, and hosts what they are kept in.
-        pub(crate) fn start_engine(
+        pub(crate) async fn start_engine(
             &self,
             limits: Limits,
             mailbox_max: usize,
@@ -132,7 +132,9 @@ mod built {
             let prefix = "tenure-keeper".to_owned();
             let name = name(grpc);
             let options = Options { limits, keepers: self.keepers, mailbox_max, prefix, name, time_told_from: None };
-            (Arc::new(Keepers::start(self.link.clone(), options)), Hosting(host))
+            let keepers = Keepers::start(self.link.clone(), options);
+            keepers.serve_faces(self.queues.clone()).await;
+            (Arc::new(keepers), Hosting(host))
         }
 
         pub(crate) fn start(self, engine: Arc<dyn Engine>) -> Running {
@@ -184,7 +186,7 @@ mod built {
     }
 
     impl Link {
-        pub(crate) fn start_engine(&self, _: Limits, _: usize, _: SocketAddr) -> (Arc<dyn Engine>, Hosting) {
+        pub(crate) async fn start_engine(&self, _: Limits, _: usize, _: SocketAddr) -> (Arc<dyn Engine>, Hosting) {
             match *self {}
         }
 

@@ -6,8 +6,9 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::stage::{Stage, wait_for};
-use crate::support::job::until;
+use crate::support::job::{Job, until};
 use crate::support::temporal::Temporal;
+use crate::support::tool::Tool;
 
 const POOL: &str = "resource_pool";
 
@@ -26,6 +27,12 @@ impl Faces {
     fn with_limits(limits: &[&str]) -> Self {
         let temporal = Temporal::start_with(limits);
         Self { stage: Stage::with_script(&temporal, "faces.py"), temporal: Some(temporal) }
+    }
+
+    /// With the server's pools in Temporal too.
+    fn on_engine(limits: &[&str]) -> Self {
+        let temporal = Temporal::start_with(limits);
+        Self { stage: Stage::on_engine(&temporal, "faces.py", Some("temporal")), temporal: Some(temporal) }
     }
 
     fn with_pool(resources: &str) -> Self {
@@ -394,4 +401,69 @@ fn a_pool_is_started_once_and_taken_over_only_if_it_is_there() {
     assert_eq!(refused(&["nowhere", "--take-over"]), (Some(1), json!("not_running")));
     assert_eq!(refused(&[POOL, "--take-over", "--type", "lock-manager"]), (Some(1), json!("other_type")));
     assert_eq!(refused(&["other", "--resources", "a,a"]), (Some(64), json!("usage")));
+}
+
+#[test]
+fn scripts_and_workflows_take_turns_in_one_queue_where_pools_live_in_temporal() {
+    let mut faces = Faces::on_engine(&["limit.historyCount.suggestContinueAsNew=200"]);
+    let run = faces.start_pool(&[POOL, "--resources", "a"])["run_id"].clone();
+    let other = faces.stage.another_server();
+    let tool = Tool::of(&other);
+    let stage = &faces.stage;
+    stage.start("first", json!([acquire(), wait_for("go"), release()]));
+    faces.until_held(POOL, &json!({ "a": "first" }));
+    for tool in [&stage.tool(), &tool] {
+        until("it is seen", || tool.run(&["ls"]).stdout.contains(POOL));
+        let shown = tool.printed(&["show", POOL]);
+        assert!(shown.contains("first"), "{shown}");
+    }
+    let mut script = Job::start(&tool.command(&["run", POOL, "--", "sh", "-c", "echo inside; cat"]));
+    until("the script waits", || stage.waiters(POOL).len() == 1);
+    stage.start("second", json!([acquire(), wait_for("go"), release()]));
+    until("both wait", || stage.waiters(POOL).len() == 2);
+    assert_eq!(stage.waiters(POOL)[1], "second");
+
+    until("the pool has continued as new", || run != faces.run_id(POOL).as_str());
+    faces.stage.server.kill();
+    faces.stage.signal("first", "go");
+    script.says("inside");
+    let holders = faces.holders(POOL);
+    assert_eq!(holders["a"]["token"], 2, "{holders}");
+    faces.stage.start_server();
+    until("the new server sees it", || faces.stage.waiters(POOL) == ["second"]);
+    assert_eq!(faces.stage.holders(POOL).len(), 1);
+    script.hears_no_more();
+    let ended = script.ends();
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    faces.until_held(POOL, &json!({ "a": "second" }));
+    faces.stage.until_held_by(POOL, &["second"]);
+    faces.stage.signal("second", "go");
+    assert_eq!(faces.stage.result("second")[0]["token"], 3);
+}
+
+#[test]
+fn what_one_server_gave_of_a_pool_of_workflows_another_takes_back_until_the_pool_ends() {
+    let faces = Faces::on_engine(&[]);
+    faces.start_pool(&[POOL, "--resources", "a,b"]);
+    let other = faces.stage.another_server();
+    let (tool, other) = (faces.stage.tool(), Tool::of(&other));
+    for tool in [&tool, &other] {
+        until("it is seen", || tool.run(&["ls"]).stdout.contains(POOL));
+    }
+    let hold: Value = serde_json::from_str(&tool.printed(&["acquire", POOL, "--kept", "--json"])).unwrap();
+    assert_eq!(hold["resources"][0]["name"], "a", "{hold}");
+    faces.stage.start("user", json!([acquire(), wait_for("go"), release()]));
+    until("it has the other", || faces.holders(POOL)["b"]["workflow_id"] == "user");
+    let removed = tool.run(&["pool", "rm", POOL]);
+    assert_eq!(removed.code, Some(1), "{}{}", removed.stdout, removed.stderr);
+    let mut release = other.command(&["release"]);
+    release.env("TENURE_KEY", hold["key"].as_str().unwrap());
+    let released = Job::start(&release).ends();
+    assert_eq!(released.code, Some(0), "{}", released.stderr);
+    faces.until_held(POOL, &json!({ "a": null, "b": "user" }));
+
+    assert!(faces.operator("terminate", &[]).output().unwrap().status.success());
+    until("its pool is gone with it", || tool.run(&["show", POOL]).code == Some(1));
+    let hold: Value = serde_json::from_str(&tool.printed(&["acquire", POOL, "--kept", "--json"])).unwrap();
+    assert_eq!(hold["token"], 1, "another pool of that name: {hold}");
 }

@@ -18,6 +18,8 @@ pub(crate) struct Stage {
     data: tempfile::TempDir,
     pub(crate) address: String,
     pub(crate) namespace: String,
+    /// Where the server keeps pools, if not in its data.
+    engine: Option<&'static str>,
     worker: RefCell<Job>,
     asked: Cell<u64>,
 }
@@ -34,13 +36,17 @@ impl Stage {
 
     /// With workflows of another kind.
     pub(crate) fn with_script(temporal: &Temporal, script: &str) -> Self {
+        Self::on_engine(temporal, script, None)
+    }
+
+    pub(crate) fn on_engine(temporal: &Temporal, script: &str, engine: Option<&'static str>) -> Self {
         let (address, namespace) = (temporal.address(), temporal.namespace());
         let data = tempfile::tempdir().unwrap();
-        let server = serve(data.path(), &address, &namespace);
+        let server = serve(data.path(), &address, &namespace, engine);
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/temporal").join(script);
         let worker = Job::start(Command::new(tools::python()).arg(script).args([&address, &namespace]));
         worker.says("ready");
-        Self { server, data, address, namespace, worker: RefCell::new(worker), asked: Cell::new(0) }
+        Self { server, data, address, namespace, engine, worker: RefCell::new(worker), asked: Cell::new(0) }
     }
 
     /// `kill -9` for our server, and another one on the same data.
@@ -50,7 +56,12 @@ impl Stage {
     }
 
     pub(crate) fn start_server(&mut self) {
-        self.server = serve(self.data.path(), &self.address, &self.namespace);
+        self.server = self.another_server();
+    }
+
+    /// Beside the one that there is. Only for pools that are kept elsewhere.
+    pub(crate) fn another_server(&self) -> Process {
+        serve(self.data.path(), &self.address, &self.namespace, self.engine)
     }
 
     pub(crate) fn tool(&self) -> Tool {
@@ -134,8 +145,10 @@ impl Stage {
     }
 }
 
-fn serve(data: &Path, address: &str, namespace: &str) -> Process {
-    Process::serve(data, &["--durability", "os", "--temporal", address, "--temporal-namespace", namespace])
+fn serve(data: &Path, address: &str, namespace: &str, engine: Option<&str>) -> Process {
+    let engine = engine.map_or(["--durability", "os"], |engine| ["--engine", engine]);
+    let temporal = ["--temporal", address, "--temporal-namespace", namespace];
+    Process::serve(data, &[engine.as_slice(), temporal.as_slice()].concat())
 }
 
 fn names(listed: &Value) -> Vec<String> {

@@ -1,10 +1,13 @@
 //! Answers of several keepers made into one, as if there were only one.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tenure_core::{Page, PoolView, Refusal, Reply, SessionId, Stats, View};
 use tenure_engine::{Failure, ReplyTo};
+
+use super::line::is_face;
 
 /// A command that every keeper was told.
 #[derive(Debug)]
@@ -12,7 +15,8 @@ pub(super) struct Gather {
     pub(super) reply_to: ReplyTo,
     /// Whether the caller carries a session from then on, and is told what is lost of it.
     pub(super) carries: bool,
-    replies: Mutex<Vec<Option<Reply>>>,
+    /// By line.
+    replies: Mutex<BTreeMap<usize, Option<Reply>>>,
     /// Whether the last word has been said.
     over: AtomicBool,
 }
@@ -21,35 +25,44 @@ pub(super) struct Gather {
 pub(super) enum Gathered {
     /// Others have still to answer.
     NotYet,
-    /// All have: this is what it comes to, and by what number each keeper knows the session, if it is one.
-    All(Reply, Vec<(SessionId, u64)>),
+    /// All have: this is what it comes to, and by what numbers those on each line know the session, if it is one.
+    All(Reply, Vec<Known>),
     /// One that came after the first of each.
     Later(Reply),
     /// What another keeper has said already.
     Said,
 }
 
+/// By what numbers a session is known at the end of a line: the line, its own and its connection's.
+pub(super) type Known = (usize, SessionId, u64);
+
 impl Gather {
-    pub(super) fn new(reply_to: ReplyTo, keepers: usize, carries: bool) -> Arc<Self> {
-        Arc::new(Self { reply_to, carries, replies: Mutex::new(vec![None; keepers]), over: AtomicBool::new(false) })
+    pub(super) fn new(reply_to: ReplyTo, lines: impl Iterator<Item = usize>, carries: bool) -> Arc<Self> {
+        let replies = Mutex::new(lines.map(|line| (line, None)).collect());
+        Arc::new(Self { reply_to, carries, replies, over: AtomicBool::new(false) })
     }
 
-    pub(super) fn take(&self, keeper: usize, reply: Reply) -> Gathered {
+    pub(super) fn take(&self, line: usize, reply: Reply) -> Gathered {
         let mut replies = self.replies.lock().unwrap_or_else(PoisonError::into_inner);
-        if replies[keeper].is_some() {
-            let said = matches!(reply, Reply::Refused(_)) && self.over.swap(true, Ordering::AcqRel);
+        if replies.get(&line).is_none_or(Option::is_some) {
+            // A session that a face forgets is not over: only a keeper can say that.
+            let said = matches!(reply, Reply::Refused(_)) && (is_face(line) || self.over.swap(true, Ordering::AcqRel));
             return if said { Gathered::Said } else { Gathered::Later(reply) };
         }
-        replies[keeper] = Some(reply);
-        if replies.iter().any(Option::is_none) {
+        replies.insert(line, Some(reply));
+        if replies.values().any(Option::is_none) {
             return Gathered::NotYet;
         }
-        let sessions = replies.iter().filter_map(|reply| match reply {
-            Some(Reply::Session(open)) => Some((open.id, open.attachment)),
+        let sessions = replies.iter().filter_map(|(line, reply)| match reply {
+            Some(Reply::Session(open)) => Some((*line, open.id, open.attachment)),
             _ => None,
         });
         let sessions = sessions.collect();
-        Gathered::All(combine(replies.iter().flatten()), sessions)
+        let said = |of_face: bool| {
+            let said = replies.iter().filter(move |(line, _)| is_face(**line) == of_face);
+            said.filter_map(|(_, reply)| reply.as_ref())
+        };
+        Gathered::All(combine(said(false), said(true)), sessions)
     }
 
     pub(super) fn fail(&self, failure: Failure) {
@@ -58,12 +71,21 @@ impl Gather {
     }
 }
 
-fn combine<'a>(replies: impl Iterator<Item = &'a Reply> + Clone) -> Reply {
-    let refused = replies.clone().find(|reply| matches!(reply, Reply::Refused(_)));
-    let first = replies.clone().next().expect("there is a keeper");
+/// What keepers and faces have said. A face has its own pool and what belongs to it, and may know nothing of the rest.
+fn combine<'a>(
+    keepers: impl Iterator<Item = &'a Reply> + Clone,
+    mut faces: impl Iterator<Item = &'a Reply> + Clone,
+) -> Reply {
+    let refused = keepers.clone().find(|reply| matches!(reply, Reply::Refused(_)));
+    let first = keepers.clone().next().expect("there is a keeper");
+    if let Some(done) = faces.clone().find(|reply| matches!(reply, Reply::Released { .. } | Reply::Renewed { .. })) {
+        return done.clone();
+    }
     match first {
         Reply::OwnerGone { .. } => {
-            let holds = replies.map(|reply| if let Reply::OwnerGone { holds } = reply { *holds } else { 0 });
+            let holds = keepers
+                .chain(faces.by_ref())
+                .map(|reply| if let Reply::OwnerGone { holds } = reply { *holds } else { 0 });
             Reply::OwnerGone { holds: holds.sum() }
         }
         _ => refused.unwrap_or(first).clone(),

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::call::UpdateError;
 use super::gather::{Gather, Gathered};
+use super::line::Line;
 use super::{Shared, random};
 use crate::keeper::wire::{self, Answer, Batch, Lane, Mail, Said, ServerId};
 use crate::keeper::workflow::Start;
@@ -59,13 +60,25 @@ pub(super) enum Letter {
     },
     /// Those who wait are told so, and the keeper too.
     Stop,
+    /// There is nobody at the other end any more.
+    Gone,
 }
 
 /// Who is told what came of a command.
 #[derive(Debug)]
 pub(super) enum Listener {
-    One { reply_to: ReplyTo, carries: bool },
+    One {
+        reply_to: ReplyTo,
+        carries: bool,
+    },
     Many(Arc<Gather>),
+    /// A session that a keeper knows is made known to a face: what it loses there is told to the connection that
+    /// carries it, if one does, which is known by what the first keeper calls it.
+    Introduced {
+        carried: SessionId,
+        attachment: u64,
+        connection: Option<ReplyTo>,
+    },
     Done(oneshot::Sender<()>),
 }
 
@@ -74,7 +87,7 @@ impl Listener {
         match self {
             Self::One { reply_to, .. } => reply_to.returns,
             Self::Many(gather) => gather.reply_to.returns,
-            Self::Done(_) => false,
+            Self::Introduced { .. } | Self::Done(_) => false,
         }
     }
 
@@ -83,7 +96,7 @@ impl Listener {
             // Whoever does not listen need not know.
             Self::One { reply_to, .. } => drop(reply_to.send(Err(failure.clone()))),
             Self::Many(gather) => gather.fail(failure.clone()),
-            Self::Done(_) => {}
+            Self::Introduced { .. } | Self::Done(_) => {}
         }
     }
 
@@ -92,6 +105,7 @@ impl Listener {
         let carries = match self {
             Self::One { carries, .. } => *carries,
             Self::Many(gather) => gather.carries,
+            Self::Introduced { connection, .. } => connection.is_some(),
             Self::Done(_) => false,
         };
         match reply {
@@ -105,8 +119,7 @@ impl Listener {
 /// The post's own end of the line.
 pub(super) struct Post {
     pub(super) shared: Arc<Shared>,
-    /// Which keeper.
-    pub(super) index: usize,
+    pub(super) line: Arc<Line>,
     pub(super) letters: mpsc::UnboundedReceiver<Letter>,
     /// Commands that have not been sent yet, of all posts.
     pub(super) depth: Arc<AtomicUsize>,
@@ -126,18 +139,19 @@ pub(super) struct Post {
     /// How far what happened is known here.
     followed: Seq,
     stopping: bool,
+    gone: bool,
 }
 
 impl Post {
     pub(super) fn new(
         shared: Arc<Shared>,
-        index: usize,
+        line: Arc<Line>,
         letters: mpsc::UnboundedReceiver<Letter>,
         depth: Arc<AtomicUsize>,
     ) -> Self {
         Self {
             shared,
-            index,
+            line,
             letters,
             depth,
             server: ServerId(u64::from_le_bytes(random())),
@@ -152,6 +166,7 @@ impl Post {
             heard: 0,
             followed: Seq(0),
             stopping: false,
+            gone: false,
         }
     }
 
@@ -162,6 +177,9 @@ impl Post {
         loop {
             while let Ok(letter) = self.letters.try_recv() {
                 self.take(letter);
+            }
+            if self.gone {
+                return self.end();
             }
             if mail.is_none() && (!self.unsent.is_empty() || !self.followers.is_empty()) {
                 mail = Some(self.send(Lane::Mail));
@@ -181,10 +199,16 @@ impl Post {
                 biased;
                 (sent, answer) = answered(&mut mail) => {
                     mail = None;
+                    if matches!(answer, Err(Undelivered::Gone)) {
+                        return self.end();
+                    }
                     self.hear(sent, answer);
                 }
                 (sent, answer) = answered(&mut news) => {
                     news = None;
+                    if matches!(answer, Err(Undelivered::Gone)) {
+                        return self.end();
+                    }
                     if !self.hear(sent, answer) {
                         news_at = Instant::now() + NEWS_AGAIN;
                     }
@@ -238,7 +262,19 @@ impl Post {
                 self.stopping = true;
                 self.put(Mail::Farewell);
             }
+            Letter::Gone => self.gone = true,
         }
+    }
+
+    /// The face has ended, and its pool with it. It is not known what came of what was sent.
+    fn end(mut self) {
+        tracing::info!(face = self.line.workflow_id, "a face has ended");
+        self.shared.forget(&self.line);
+        self.letters.close();
+        while let Ok(letter) = self.letters.try_recv() {
+            self.take(letter);
+        }
+        self.begin_again();
     }
 
     /// From the other end than those of callers.
@@ -280,11 +316,11 @@ impl Post {
             park_millis: if lane == Lane::News { u64::try_from(PARK.as_millis()).unwrap_or(0) } else { 0 },
         };
         let sent = Arc::new(batch);
-        Box::pin(deliver(self.shared.clone(), self.index, sent))
+        Box::pin(deliver(self.shared.clone(), self.line.clone(), sent))
     }
 
     /// Hands on what was said. False if there was nothing.
-    fn hear(&mut self, sent: Arc<Batch>, answer: Result<Answer, String>) -> bool {
+    fn hear(&mut self, sent: Arc<Batch>, answer: Result<Answer, Undelivered>) -> bool {
         match answer {
             Ok(Answer::Said(said)) => {
                 let something = !said.answers.is_empty() || !said.happened.is_empty();
@@ -319,12 +355,13 @@ impl Post {
             // It was told farewell before it came to this.
             Ok(Answer::Unknown) if self.stopping && sent.lane == Lane::News => false,
             Ok(Answer::Unknown) => {
-                tracing::warn!(keeper = self.index, "the keeper does not know this server any more");
+                tracing::warn!(keeper = self.line.workflow_id, "the keeper does not know this server any more");
                 self.begin_again();
                 true
             }
-            Err(why) => {
-                tracing::error!(keeper = self.index, why, "the keeper refuses what this server says");
+            Err(Undelivered::Gone) => false,
+            Err(Undelivered::Refused(why)) => {
+                tracing::error!(keeper = self.line.workflow_id, why, "the keeper refuses what this server says");
                 self.begin_again();
                 false
             }
@@ -335,10 +372,10 @@ impl Post {
         self.shared.clock.hear(said.at);
         if !said.happened.is_empty() {
             let last = said.happened.iter().map(wire::Happened::last).max().unwrap_or_default();
-            self.shared.record(self.followed, said.happened);
+            self.shared.record(&self.line, self.followed, said.happened);
             self.followed = self.followed.max(last);
         }
-        self.shared.announce(said.last);
+        self.shared.announce(&self.line, said.last);
         if !self.followers.is_empty() && self.followed >= said.last {
             for follower in self.followers.drain(..) {
                 // Whoever does not listen need not know.
@@ -364,17 +401,32 @@ impl Post {
             self.carriers.retain(|_, carrier| *carrier != ticket);
         }
         let unreceived = match &listener {
-            Listener::One { reply_to, .. } => reply_to.send(Ok(reply)),
-            Listener::Many(gather) => match gather.take(self.index, reply) {
+            Listener::One { reply_to, carries } => {
+                if let (true, Reply::Session(open)) = (*carries, &reply) {
+                    self.shared.carry(open, reply_to.clone(), Vec::new());
+                }
+                reply_to.send(Ok(reply))
+            }
+            Listener::Many(gather) => match gather.take(self.line.index, reply) {
                 Gathered::NotYet => None,
                 Gathered::Later(reply) => gather.reply_to.send(Ok(reply)),
                 Gathered::Said => None,
                 Gathered::All(reply, sessions) => {
-                    self.shared.carried(&reply, sessions);
+                    if let (true, Reply::Session(open)) = (gather.carries, &reply) {
+                        self.shared.carry(open, gather.reply_to.clone(), sessions);
+                    }
                     gather.reply_to.send(Ok(reply))
                 }
             },
-            Listener::Done(_) => None,
+            Listener::Introduced { carried, attachment, connection: Some(connection) } => match reply {
+                Reply::Session(open) => {
+                    self.shared.carry_too((*carried, *attachment), (self.line.index, open.id, open.attachment));
+                    None
+                }
+                lost @ Reply::Lost(_) => connection.send(Ok(lost)),
+                _ => None,
+            },
+            Listener::Introduced { .. } | Listener::Done(_) => None,
         };
         if let Some(token) = unreceived {
             self.put(Mail::HangUp { ticket, unreceived: Some(token) });
@@ -395,6 +447,9 @@ impl Post {
     /// As another server, whom the keeper has never heard of. It is not known what came of what was sent.
     fn begin_again(&mut self) {
         self.answer_everybody(&Failure::Lost);
+        if let Some(face) = &self.line.face {
+            face.forget_sessions();
+        }
         self.server = ServerId(u64::from_le_bytes(random()));
         self.sequences = [0; 2];
         self.early.clear();
@@ -410,17 +465,28 @@ impl Post {
 
     fn answer_everybody(&mut self, failure: &Failure) {
         for listener in std::mem::take(&mut self.listeners).into_values() {
-            listener.fail(failure);
+            match &listener {
+                Listener::Many(gather) if self.line.face.is_some() => self.shared.without(gather, &self.line),
+                listener => listener.fail(failure),
+            }
         }
         self.views.clear();
         self.followers.clear();
     }
 }
 
-type Sent = std::pin::Pin<Box<dyn Future<Output = (Arc<Batch>, Result<Answer, String>)> + Send>>;
+type Outcome = (Arc<Batch>, Result<Answer, Undelivered>);
+type Sent = std::pin::Pin<Box<dyn Future<Output = Outcome> + Send>>;
+
+/// Why a message has no answer.
+enum Undelivered {
+    Refused(String),
+    /// There is no such face any more.
+    Gone,
+}
 
 /// The answer of a message that is under way, if one is.
-async fn answered(sent: &mut Option<Sent>) -> (Arc<Batch>, Result<Answer, String>) {
+async fn answered(sent: &mut Option<Sent>) -> Outcome {
     match sent {
         Some(sent) => sent.await,
         None => std::future::pending().await,
@@ -428,19 +494,27 @@ async fn answered(sent: &mut Option<Sent>) -> (Arc<Batch>, Result<Answer, String
 }
 
 /// Sends a message until it is known what came of it.
-async fn deliver(shared: Arc<Shared>, index: usize, batch: Arc<Batch>) -> (Arc<Batch>, Result<Answer, String>) {
+async fn deliver(shared: Arc<Shared>, line: Arc<Line>, batch: Arc<Batch>) -> Outcome {
     let message = wire::encode(&*batch);
     let update_id = format!("{:016x}-{}-{}", batch.server.0, batch.lane as usize, batch.sequence);
-    let id = shared.keeper_id(index);
+    let id = &line.workflow_id;
     let mut pause = RETRY_FIRST;
     loop {
-        match shared.link.update_keeper(&id, update_id.clone(), message.clone(), CALL_TIMEOUT).await {
-            Ok(said) => return (batch, wire::decode(&said).map_err(|error| error.to_string())),
-            Err(UpdateError::Refused(why)) => return (batch, Err(why)),
+        match shared.link.update_keeper(id, update_id.clone(), message.clone(), CALL_TIMEOUT).await {
+            Ok(said) => return (batch, wire::decode(&said).map_err(|error| Undelivered::Refused(error.to_string()))),
+            Err(UpdateError::Refused(why)) => return (batch, Err(Undelivered::Refused(why))),
+            Err(UpdateError::NotFound) if line.face.is_some() => {
+                // It may have begun another run this moment.
+                if let Ok(false) = crate::faces::is_running(&shared.link, id).await {
+                    return (batch, Err(Undelivered::Gone));
+                }
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(RETRY_MAX);
+            }
             Err(UpdateError::NotFound) => {
                 tracing::info!(keeper = id, "a keeper is started");
                 // If it cannot be started, that shows when the message is sent again.
-                let _ = shared.link.start_keeper(&id, &Start::New(shared.settings(index))).await;
+                let _ = shared.link.start_keeper(id, &Start::New(shared.settings(line.index))).await;
             }
             Err(UpdateError::Unknown(why)) => {
                 tracing::debug!(keeper = id, why, "a message is sent again");

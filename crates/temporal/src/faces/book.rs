@@ -1,17 +1,21 @@
-//! The book that a face keeps: the rules' own machine with one pool of named resources in it, whom to tell of a grant, and
-//! how all that is carried into the next run. No SDK, no clock and no randomness here: they come in with the stamps.
+//! The book that a face keeps: a keeper with one pool of named resources in it, which servers may ask too, whom of the
+//! workflows to tell of a grant, and how all that is carried into the next run. No SDK, no clock and no randomness here: they come in with the stamps.
 
 mod carry;
+
+pub(crate) use carry::is_moved;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use tenure_core::{
-    Acquire, Amount, Capacity, Command, Demand, ForceRelease, Hold, Holder, Key, Labels, Lifetime, Limits, Machine,
-    Namespace, Note, Order, OwnerId, Placement, PoolName, PoolPath, PoolSpec, Priority, RESOURCES_PER_POOL_MAX,
-    Release, Reply, RequestId, ResourceName, ResourceSpec, Selector, SetPool, Stamp, Timestamp, Token, Ttl, Wait,
-    Waiter, WaiterId,
+    Acquire, Amount, Capacity, Command, Demand, ForceRelease, Hold, Holder, Key, Labels, Lifetime, Limits, Namespace,
+    Note, Order, OwnerId, Placement, PoolName, PoolPath, PoolSpec, Priority, RESOURCES_PER_POOL_MAX, Release, Reply,
+    RequestId, ResourceName, ResourceSpec, Selector, SetPool, Stamp, Timestamp, Token, Ttl, Wait, Waiter, WaiterId,
 };
+
+use crate::keeper::wire::{Answer, Batch};
+use crate::keeper::{FACE_MARKS, Keeper, Settings};
 
 use super::wire::{AcquireResource, Assigned, Owner, OwnerGone, Waiting, WithdrawRequest};
 
@@ -25,10 +29,13 @@ const ID_REST: &str = "workflow_id_rest";
 
 #[derive(Debug)]
 pub(crate) struct Book {
-    machine: Machine,
+    keeper: Keeper,
     pool: PoolPath,
-    /// The waits that workflows have; each hears of its grant by a signal.
-    waiting: BTreeSet<WaiterId>,
+    /// The waits that workflows have, by the numbers of what they asked; each hears of its grant by a signal.
+    waiting: BTreeMap<u64, WaiterId>,
+    asked_last: u64,
+    /// The holds that workflows have. All others are those of servers' callers.
+    held: BTreeSet<Token>,
     /// Asked before there was any resource, which the rules would refuse: the samples let them wait.
     parked: VecDeque<Waiting>,
     untold: VecDeque<Token>,
@@ -155,9 +162,9 @@ impl Book {
             let asked = Timestamp::from_millis(parked.asked_ms.unwrap_or_default());
             !is_meant(&parked.workflow_id, parked.run_id.as_deref(), asked)
         });
-        self.end_waits(stamp, |waiter| is_meant(&workflow_of(&waiter.holder), run_of(&waiter.holder), waiter.since))?;
+        self.end_waits(stamp, |waiter| is_meant(&workflow_of(&waiter.holder), run_of(&waiter.holder), waiter.since));
         // A wait that ended may have let another of the same workflow through, so the holds are looked at only now.
-        let held = self.holds().filter(|(token, hold)| {
+        let held = self.holds_of_workflows().filter(|(token, hold)| {
             is_meant(&workflow_of(&hold.holder), self.run_of(*token, hold).as_deref(), hold.asked)
         });
         let held: Vec<_> = held.map(|(token, hold)| (token, hold.holder.id.clone())).collect();
@@ -178,20 +185,37 @@ impl Book {
         self.parked.retain(|parked| !is_meant(&parked.workflow_id, parked.request_id.as_deref()));
         self.end_waits(stamp, |waiter| {
             is_meant(&workflow_of(&waiter.holder), waiter.request.as_ref().map(RequestId::as_str))
-        })
+        });
+        Ok(())
+    }
+
+    /// Does what a server asks for, and answers it.
+    pub(crate) fn batch(&mut self, at: Timestamp, batch: Batch) -> Answer {
+        let answer = self.keeper.batch(at, batch);
+        self.hear_keeper(at);
+        answer
+    }
+
+    pub(crate) fn keeper(&self) -> &Keeper {
+        &self.keeper
+    }
+
+    pub(crate) fn keeper_mut(&mut self) -> &mut Keeper {
+        &mut self.keeper
     }
 
     /// Ends what is due.
     pub(crate) fn tick(&mut self, stamp: Stamp) {
         let at = self.now(stamp);
         self.parked.retain(|parked| parked.deadline_ms.is_none_or(|deadline| deadline > at.as_millis()));
-        self.expire(Stamp { at, ..stamp });
+        self.keeper.tick(at);
+        self.hear_keeper(at);
     }
 
     /// When [`Book::tick`] is to be called next.
     pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
         let parked = self.parked.iter().filter_map(|parked| parked.deadline_ms).map(Timestamp::from_millis);
-        self.machine.next_deadline().into_iter().chain(parked).min()
+        self.keeper.next_deadline().into_iter().chain(parked).min()
     }
 
     /// Whom to tell now. Each is to be answered with [`Book::told`].
@@ -214,9 +238,9 @@ impl Book {
         }
     }
 
-    /// Everybody who has or wants something.
+    /// Every workflow that has or wants something.
     pub(crate) fn owners(&self) -> Vec<Owner> {
-        let holders = self.holds().map(|(token, hold)| Owner {
+        let holders = self.holds_of_workflows().map(|(token, hold)| Owner {
             workflow_id: workflow_of(&hold.holder),
             run_id: self.run_of(token, hold),
             asked_ms: hold.asked.as_millis(),
@@ -236,7 +260,7 @@ impl Book {
 
     fn tell(&self, token: Token) -> Option<Tell> {
         // It may have ended since.
-        let hold = self.machine.state().hold(token)?;
+        let hold = self.keeper.state().hold(token)?;
         let assigned = Assigned {
             deadline_ms: hold.deadline.map(Timestamp::as_millis),
             release_key: self.key_text(hold.key),
@@ -267,67 +291,74 @@ impl Book {
             session: None,
             request: terms.request,
         };
-        match self.apply(stamp, Command::Acquire(acquire))? {
-            Reply::Granted(grant) => self.untold.push_back(grant.token),
-            Reply::Queued(queued) => {
-                self.waiting.insert(queued.waiter);
-            }
-            other => unreachable!("an acquire is granted, queued or refused, not {other:?}"),
-        }
-        Ok(())
+        self.apply(stamp, Command::Acquire(acquire))
     }
 
     fn release(&mut self, stamp: Stamp, key: Key) -> Result<(), Dropped> {
         let namespace = self.pool.namespace().clone();
-        self.apply(stamp, Command::Release(Release { namespace, key, pool: None }))?;
-        Ok(())
+        self.apply(stamp, Command::Release(Release { namespace, key, pool: None }))
     }
 
-    fn end_waits(&mut self, stamp: Stamp, is_meant: impl Fn(&Waiter) -> bool) -> Result<(), Dropped> {
-        let meant: Vec<_> = self.waiters().filter(|(_, waiter)| is_meant(waiter)).map(|(id, _)| id).collect();
-        for waiter in meant {
-            self.apply(stamp, Command::Abandon { waiter, may_return: false })?;
+    fn end_waits(&mut self, stamp: Stamp, is_meant: impl Fn(&Waiter) -> bool) {
+        let state = self.keeper.state();
+        let of_waiter = |id| state.waiter(id).expect("who waits is in the queue").0;
+        let meant = self.waiting.iter().filter(|(_, id)| is_meant(of_waiter(**id))).map(|(ticket, _)| *ticket);
+        for ticket in meant.collect::<Vec<_>>() {
+            // One that ended may have let the next through.
+            if self.waiting.remove(&ticket).is_some() {
+                self.keeper.hang_up(stamp.at, ticket);
+                self.hear_keeper(stamp.at);
+            }
         }
-        Ok(())
     }
 
     /// Time does not run back, whatever the workflow's clock says after it has moved to another host.
     fn now(&self, stamp: Stamp) -> Timestamp {
-        stamp.at.max(self.machine.state().counters().now)
+        stamp.at.max(self.keeper.state().counters().now)
     }
 
-    fn apply(&mut self, stamp: Stamp, command: Command) -> Result<Reply, Dropped> {
-        let stamp = Stamp { at: self.now(stamp), ..stamp };
-        self.expire(stamp);
-        let outcome = self.machine.apply(stamp, command);
-        self.settle(outcome.settled);
-        // A command may leave those to be served who were behind what it ended.
-        self.expire(stamp);
-        match outcome.reply {
+    fn apply(&mut self, stamp: Stamp, command: Command) -> Result<(), Dropped> {
+        self.asked_last += 1;
+        let ticket = self.asked_last;
+        self.keeper.ask(stamp.at, stamp.nonce, ticket, command);
+        let heard = self.hear_keeper(stamp.at);
+        let answer = heard.into_iter().find(|(asked, _)| *asked == ticket);
+        match answer.expect("every command is answered").1 {
             Reply::Refused(refusal) => Err(refusal.to_string()),
-            reply => Ok(reply),
+            _ => Ok(()),
         }
     }
 
-    fn expire(&mut self, stamp: Stamp) {
-        while self.machine.next_deadline().is_some_and(|deadline| deadline <= stamp.at) {
-            let outcome = self.machine.apply(stamp, Command::Expire);
-            self.settle(outcome.settled);
-        }
-    }
-
-    fn settle(&mut self, settled: Vec<(WaiterId, Reply)>) {
-        for (waiter, reply) in settled {
-            if let (true, Reply::Granted(grant)) = (self.waiting.remove(&waiter), reply) {
-                self.untold.push_back(grant.token);
+    /// Notes what the keeper says to workflows.
+    fn hear_keeper(&mut self, at: Timestamp) -> Vec<(u64, Reply)> {
+        let heard = self.keeper.heard();
+        for (ticket, reply) in &heard {
+            match reply {
+                // The same request again: it is told with the first.
+                Reply::Queued(queued) if self.waiting.values().any(|waiter| *waiter == queued.waiter) => {
+                    self.keeper.hang_up(at, *ticket);
+                }
+                Reply::Queued(queued) => {
+                    self.waiting.insert(*ticket, queued.waiter);
+                }
+                Reply::Granted(grant) => {
+                    self.waiting.remove(ticket);
+                    self.held.insert(grant.token);
+                    self.untold.push_back(grant.token);
+                }
+                _ => {
+                    self.waiting.remove(ticket);
+                }
             }
         }
-        let state = self.machine.state();
+        let state = self.keeper.state();
+        self.held.retain(|token| state.hold(*token).is_some());
         self.runs.retain(|token, _| state.hold(*token).is_some());
         if !self.foreign_keys.is_empty() {
             let known: BTreeSet<_> = self.holds().map(|(_, hold)| hold.key).collect();
             self.foreign_keys.retain(|key, _| known.contains(key));
         }
+        heard
     }
 
     fn held_by(&self, resource: &str, workflow_id: &str, run_id: Option<&str>) -> Result<(Token, Key), Dropped> {
@@ -340,7 +371,7 @@ impl Book {
     }
 
     fn resources(&self) -> Vec<ResourceSpec> {
-        let pool = self.machine.state().pool(&self.pool).expect("the pool is declared");
+        let pool = self.keeper.state().pool(&self.pool).expect("the pool is declared");
         match pool.spec().capacity {
             Capacity::Resources { resources, .. } => resources,
             Capacity::Units(_) => unreachable!("the pool has named resources"),
@@ -349,15 +380,20 @@ impl Book {
 
     /// Those of this pool, by resource, in the order of their names.
     fn holds(&self) -> impl Iterator<Item = (Token, &Hold)> {
-        let state = self.machine.state();
+        let state = self.keeper.state();
         let pool = state.pool(&self.pool).expect("the pool is declared");
         let held = pool.resources().filter_map(|(_, resource)| resource.hold());
         held.map(|token| (token, state.hold(token).expect("what is held has a hold")))
     }
 
+    fn holds_of_workflows(&self) -> impl Iterator<Item = (Token, &Hold)> {
+        self.holds().filter(|(token, _)| self.held.contains(token))
+    }
+
+    /// Those that workflows have, in the order in which they asked.
     fn waiters(&self) -> impl Iterator<Item = (WaiterId, &Waiter)> {
-        let state = self.machine.state();
-        self.waiting.iter().map(|id| (*id, state.waiter(*id).expect("who waits is in the queue").0))
+        let state = self.keeper.state();
+        self.waiting.values().map(|id| (*id, state.waiter(*id).expect("who waits is in the queue").0))
     }
 
     fn run_of(&self, token: Token, hold: &Hold) -> Option<String> {
@@ -376,7 +412,7 @@ impl Book {
             // Much may have ended since it was last looked at.
             self.carried_bytes = self.measure();
         }
-        if self.carried_bytes + own > CARRIED_BYTES_MAX {
+        if self.carried_bytes + own > CARRIED_BYTES_MAX || self.keeper.is_heavy() {
             let entries = self.waiting.len() + self.parked.len();
             return Err(format!("{entries} are waiting already, and more would not fit into the next run"));
         }
@@ -476,6 +512,13 @@ fn path(workflow_id: &str) -> PoolPath {
     PoolPath::new(Namespace::default(), name.unwrap_or_else(|_| PoolName::parse("face").expect("a short name")))
 }
 
-fn limits() -> Limits {
-    Limits::default()
+fn settings(workflow_id: &str) -> Settings {
+    let face = Some(mark(workflow_id));
+    Settings { limits: Limits::default(), index: 0, of: 1, face, time_told_from: None }
+}
+
+/// What the keys of a face end with.
+pub(crate) fn mark(workflow_id: &str) -> u16 {
+    let bits = digest(workflow_id) % FACE_MARKS;
+    u16::try_from(bits).expect("it is a rest of a division by as many")
 }

@@ -18,6 +18,8 @@ use tracing::warn;
 
 use super::takeover::Takeover;
 use super::{Face, Start, roster};
+use crate::keeper::workflow::{COMMANDS_PER_RUN_MAX, Keeps, Parking};
+use crate::keeper::{self, Keeper, wire};
 
 pub(crate) use workflows::{
     LockManagerWorkflow, PermitSlotWorkflow, ResourcePoolWorkflow, TypeScriptPermitSlotWorkflow,
@@ -38,8 +40,30 @@ pub(crate) trait Hosts: WorkflowImplementation {
 #[derive(Debug)]
 pub(crate) struct Hosted<F> {
     stage: Stage<F>,
-    /// The next run tells whoever is granted something from here on.
-    closing: bool,
+    /// When it closes, the next run tells whoever is granted something from there on.
+    parking: Parking,
+}
+
+impl<W: Hosts> Keeps for W {
+    fn keeper(&self) -> Option<&Keeper> {
+        self.hosted().face().map(|face| face.book().keeper())
+    }
+
+    fn keeper_mut(&mut self) -> Option<&mut Keeper> {
+        self.hosted_mut().face_mut().map(|face| face.book_mut().keeper_mut())
+    }
+
+    fn parking(&self) -> &Parking {
+        &self.hosted().parking
+    }
+
+    fn parking_mut(&mut self) -> &mut Parking {
+        &mut self.hosted_mut().parking
+    }
+
+    fn answer(&mut self, at: Timestamp, batch: wire::Batch) -> Option<wire::Answer> {
+        self.hosted_mut().face_mut().map(|face| face.book_mut().batch(at, batch))
+    }
 }
 
 #[derive(Debug)]
@@ -67,7 +91,7 @@ impl<F: Face> Hosted<F> {
             Ok(Start { face, takes_over: None }) => Stage::Open(face),
             Err(why) => Stage::Broken(why),
         };
-        Self { stage, closing: false }
+        Self { stage, parking: Parking::default() }
     }
 
     pub(crate) fn face(&self) -> Option<&F> {
@@ -100,11 +124,12 @@ where
     loop {
         // Before anything else, and whether or not there is anything free: a pool that is always busy must not grow
         // until Temporal ends it.
-        if ctx.continue_as_new_suggested() {
-            ctx.state_mut(|workflow| workflow.hosted_mut().closing = true);
+        if ctx.continue_as_new_suggested() || ctx.state(is_worn_out) {
+            ctx.state_mut(|workflow| workflow.hosted_mut().parking.closing = true);
             ctx.wait_condition(|_| ctx.all_handlers_finished()).await?;
-            let input = ctx.state(|workflow| workflow.hosted().face().map(Face::carry));
-            ctx.continue_as_new(raw(input.unwrap_or_default()), ContinueAsNewOptions::default())?;
+            let input = ctx.state(|workflow| workflow.hosted().face().map(Face::hand_on));
+            let input = keeper::workflow::raw(input.unwrap_or_default());
+            ctx.continue_as_new(input, ContinueAsNewOptions::default())?;
         }
         tell(ctx).await;
         publish(ctx);
@@ -112,18 +137,29 @@ where
     }
 }
 
-/// Waits until the history is long or something comes due, and ends what is due.
+/// Whether another run should begin, or somebody is to be told something because a server asked.
+fn is_called_for<W: Hosts>(ctx: &WorkflowContext<W>, workflow: &W) -> bool {
+    let has_tells = workflow.hosted().face().is_some_and(|face| face.book().has_tells());
+    ctx.continue_as_new_suggested() || is_worn_out(workflow) || has_tells
+}
+
+fn is_worn_out<W: Hosts>(workflow: &W) -> bool {
+    let face = workflow.hosted().face();
+    face.is_some_and(|face| face.book().keeper().commands() >= COMMANDS_PER_RUN_MAX)
+}
+
+/// Waits until there is something to do or something comes due, and ends what is due.
 async fn wait<W: Hosts>(ctx: &WorkflowContext<W>) -> WorkflowResult<()> {
     let deadline = |workflow: &W| workflow.hosted().face().and_then(|face| face.book().next_deadline());
     let Some(due) = ctx.state(deadline) else {
-        ctx.wait_condition(|workflow| ctx.continue_as_new_suggested() || deadline(workflow).is_some()).await?;
+        ctx.wait_condition(|workflow| is_called_for(ctx, workflow) || deadline(workflow).is_some()).await?;
         return Ok(());
     };
     let left = Duration::from_millis(due.millis_since(now(ctx)).max(1));
     let mut timer = ctx.timer(left);
     // Only for something that is due earlier is the timer set anew; one that rings too early does no harm.
     let mut earlier = Box::pin(ctx.wait_condition(|workflow| {
-        ctx.continue_as_new_suggested() || deadline(workflow).is_some_and(|earliest| earliest < due)
+        is_called_for(ctx, workflow) || deadline(workflow).is_some_and(|earliest| earliest < due)
     }));
     select! {
         _ = timer => {
@@ -158,13 +194,25 @@ pub(crate) async fn hear<W: Hosts>(ctx: &WorkflowContext<W>, signal: &'static st
     publish(ctx);
 }
 
+/// A server asks. Workflows that got something by it are told by [`run`]: the server need not wait for that.
+pub(crate) async fn batch<W: Hosts + Keeps>(
+    ctx: &WorkflowContext<W>,
+    input: &RawValue,
+) -> Result<RawValue, Box<dyn std::error::Error + Send + Sync>> {
+    // What the run before had comes first.
+    ctx.wait_condition(|workflow| !matches!(workflow.hosted().stage, Stage::TakingOver { .. })).await?;
+    let answer = keeper::workflow::batch(ctx, input).await;
+    publish(ctx);
+    answer
+}
+
 /// Tells workflows what they got. The holds stand already, so a release that comes before the confirmation finds them; a
 /// hold whose workflow cannot be told, for whatever reason, goes to the next.
 async fn tell<W: Hosts>(ctx: &WorkflowContext<W>) {
     loop {
         let (name, tells) = ctx.state_mut(|workflow| {
             let hosted = workflow.hosted_mut();
-            let closing = hosted.closing;
+            let closing = hosted.parking.closing;
             match hosted.face_mut().filter(|face| !closing && face.book().has_tells()) {
                 Some(face) => (face.assign_signal().to_owned(), face.book_mut().tells()),
                 None => (String::new(), Vec::new()),

@@ -3,7 +3,7 @@
 
 use tenure_core::{Stamp, Timestamp};
 
-use super::book::{Book, Dropped};
+use super::book::{Book, Dropped, is_moved};
 use super::pool::{ACQUIRE, ADD, OWNER_GONE, RELEASE, WITHDRAW};
 use super::wire::{
     self, AcquireResource, Carried, HandoffResource, LockManagerInput, Ordered, ReleaseResource, Waiting,
@@ -25,6 +25,10 @@ impl Face for LockManagerFace {
         at: Timestamp,
         mint: &mut dyn FnMut() -> u128,
     ) -> Result<Start<Self>, String> {
+        if is_moved(input) {
+            let (book, _) = Book::moved(input)?;
+            return Ok(Start { face: Self { book }, takes_over: None });
+        }
         let mut input: LockManagerInput = wire::read(input)?;
         let takes_over = input.takes_over.take();
         Ok(Start { face: Self { book: Book::open(workflow_id, carried(input), at, mint)? }, takes_over })
@@ -65,7 +69,11 @@ impl Face for LockManagerFace {
         ASSIGN
     }
 
-    fn carry(&self) -> Vec<u8> {
+    fn hand_on(&self) -> Vec<u8> {
+        self.book.hand_on(None)
+    }
+
+    fn as_started(&self) -> Vec<u8> {
         let Carried { counters, resources, waiters } = self.book.carry();
         let queues = resources.into_iter().map(|(name, held)| (name, held.into_iter().collect()));
         let resource_queues = Ordered(queues.collect());

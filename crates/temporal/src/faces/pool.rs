@@ -3,7 +3,7 @@
 
 use tenure_core::{Stamp, Timestamp};
 
-use super::book::{Book, Dropped};
+use super::book::{Book, Dropped, is_moved};
 use super::wire::{self, Carried, Ordered, PoolInput, ReleaseResource};
 use super::{Face, Start};
 
@@ -29,10 +29,14 @@ impl Face for PoolFace {
         at: Timestamp,
         mint: &mut dyn FnMut() -> u128,
     ) -> Result<Start<Self>, String> {
+        let assign_signal = format!("{ASSIGN_PREFIX}{workflow_id}");
+        if is_moved(input) {
+            let (book, max_wait_ms) = Book::moved(input)?;
+            return Ok(Start { face: Self { book, assign_signal, max_wait_ms }, takes_over: None });
+        }
         let input: PoolInput = wire::read(input)?;
         let carried = Carried { counters: input.counters, resources: input.resources.0, waiters: input.waiters };
         let book = Book::open(workflow_id, carried, at, mint)?;
-        let assign_signal = format!("{ASSIGN_PREFIX}{workflow_id}");
         Ok(Start { face: Self { book, assign_signal, max_wait_ms: input.max_wait_ms }, takes_over: input.takes_over })
     }
 
@@ -55,7 +59,11 @@ impl Face for PoolFace {
         &self.assign_signal
     }
 
-    fn carry(&self) -> Vec<u8> {
+    fn hand_on(&self) -> Vec<u8> {
+        self.book.hand_on(self.max_wait_ms)
+    }
+
+    fn as_started(&self) -> Vec<u8> {
         let Carried { counters, resources, waiters } = self.book.carry();
         let resources = Ordered(resources);
         wire::write(&PoolInput { counters, max_wait_ms: self.max_wait_ms, resources, takes_over: None, waiters })

@@ -11,9 +11,14 @@ use temporalio_common::protos::temporal::api::history::v1::history_event::Attrib
 use temporalio_common::protos::temporal::api::workflowservice::v1::GetWorkflowExecutionHistoryRequest;
 use temporalio_macros::activities;
 use temporalio_sdk::activities::{ActivityContext, ActivityError};
+use tenure_core::Timestamp;
 
+use super::Face;
+use super::book::is_moved;
 use super::hosted::{LockManagerWorkflow, argument, raw};
+use super::lock_manager::LockManagerFace;
 use super::past::{self, Past};
+use super::pool::PoolFace;
 use super::wire::{self, LockManagerInput, PoolInput, TakesOver};
 use crate::link::{CallError, Link, execution};
 
@@ -35,13 +40,13 @@ impl Takeover {
             true => {
                 let own: LockManagerInput = wire::read(argument(&input)).map_err(for_good)?;
                 let (before, past) = self.read(own.takes_over).await?;
-                let before = wire::read(Some(&before)).map_err(for_good)?;
+                let before = wire::read(Some(&as_started::<LockManagerFace>(before)?)).map_err(for_good)?;
                 wire::write(&past::lock_manager_input(before, past))
             }
             false => {
                 let mut own: PoolInput = wire::read(argument(&input)).map_err(for_good)?;
                 let (before, past) = self.read(own.takes_over.take()).await?;
-                let before = wire::read(Some(&before)).map_err(for_good)?;
+                let before = wire::read(Some(&as_started::<PoolFace>(before)?)).map_err(for_good)?;
                 wire::write(&past::pool_input(own, before, past))
             }
         };
@@ -91,6 +96,15 @@ impl Takeover {
             request.next_page_token = page.next_page_token;
         }
     }
+}
+
+/// What a run began with, as the samples write it.
+fn as_started<F: Face>(input: Vec<u8>) -> Result<Vec<u8>, ActivityError> {
+    if !is_moved(Some(&input)) {
+        return Ok(input);
+    }
+    let opened = F::open("", Some(&input), Timestamp::default(), &mut || 0).map_err(for_good)?;
+    Ok(opened.face.as_started())
 }
 
 fn read_events(events: Vec<HistoryEvent>) -> (Vec<u8>, Vec<Past>) {

@@ -11,6 +11,7 @@ use temporalio_client::{
     WorkflowSignalOptions,
 };
 use temporalio_common::data_converters::RawValue;
+use temporalio_common::protos::temporal::api::enums::v1::WorkflowExecutionStatus;
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
@@ -152,7 +153,7 @@ impl Watch {
         let mut before = BTreeSet::new();
         loop {
             let mut count = 0;
-            if let Some(faces) = self.faces().await {
+            if let Some(faces) = running(&self.link, &self.task_queues).await {
                 // One that has just been started may not be listed yet, so it must be missing twice.
                 let missing = roster::ids(self.link.namespace()).filter(|face| !faces.contains(face)).collect();
                 roster::forget(self.link.namespace(), &before & &missing);
@@ -179,23 +180,6 @@ impl Watch {
         }
     }
 
-    /// The ids of all faces that run on task queues of ours; none if that cannot be known now.
-    async fn faces(&self) -> Option<BTreeSet<String>> {
-        let mut faces = BTreeSet::new();
-        for task_queue in &self.task_queues {
-            let (pool, manager) = (ResourcePoolWorkflow::name(), LockManagerWorkflow::name());
-            let query = format!(
-                "WorkflowType IN ('{pool}', '{manager}') AND ExecutionStatus = 'Running' AND TaskQueue = '{}'",
-                task_queue.replace('\'', "''")
-            );
-            let mut listed = std::pin::pin!(self.link.client().list_workflows(query, WorkflowListOptions::default()));
-            while let Some(workflow) = listed.next().await {
-                faces.insert(workflow.ok()?.id().to_owned());
-            }
-        }
-        Some(faces)
-    }
-
     fn handle(&self, workflow_id: &str) -> WorkflowHandle<temporalio_client::Client, UntypedWorkflow> {
         self.link.client().get_workflow_handle(workflow_id.to_owned())
     }
@@ -209,6 +193,32 @@ impl Watch {
             }
         }
     }
+}
+
+/// The ids of all faces that run on these task queues; none if that cannot be known now.
+pub(crate) async fn running(link: &Link, task_queues: &[String]) -> Option<BTreeSet<String>> {
+    let mut faces = BTreeSet::new();
+    for task_queue in task_queues {
+        let (pool, manager) = (ResourcePoolWorkflow::name(), LockManagerWorkflow::name());
+        let query = format!(
+            "WorkflowType IN ('{pool}', '{manager}') AND ExecutionStatus = 'Running' AND TaskQueue = '{}'",
+            task_queue.replace('\'', "''")
+        );
+        let mut listed = std::pin::pin!(link.client().list_workflows(query, WorkflowListOptions::default()));
+        while let Some(workflow) = listed.next().await {
+            faces.insert(workflow.ok()?.id().to_owned());
+        }
+    }
+    Some(faces)
+}
+
+/// Whether a face of this id runs.
+pub(crate) async fn is_running(link: &Link, workflow_id: &str) -> Result<bool, CallError> {
+    let info = found(link.describe(workflow_id, "").await)?.and_then(|described| described.workflow_execution_info);
+    let is_face = |name: &str| [ResourcePoolWorkflow::name(), LockManagerWorkflow::name()].contains(&name);
+    Ok(info.is_some_and(|info| {
+        info.status() == WorkflowExecutionStatus::Running && info.r#type.is_some_and(|it| is_face(&it.name))
+    }))
 }
 
 /// Ends with whoever wanted it.

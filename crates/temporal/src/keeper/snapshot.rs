@@ -65,6 +65,7 @@ impl Keeper {
             desk,
             nonces,
             servers: snapshot.servers.into_iter().collect::<BTreeMap<_, _>>(),
+            house: Vec::new(),
             gone: snapshot.gone.into(),
             passed: Ttl::from_millis(snapshot.passed_millis),
             happened_bytes: happened.iter().map(|(bytes, _)| bytes).sum(),

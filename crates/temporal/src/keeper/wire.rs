@@ -6,11 +6,16 @@ use serde::{Deserialize, Serialize};
 use tenure_core::{Command, Event, Query, Refusal, Reply, Seq, SessionId, Timestamp, Token, View};
 
 /// Raised with every change of a message or of anything in it.
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 
 /// A process in front of the keepers. Another number in each life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct ServerId(pub(crate) u64);
+
+impl ServerId {
+    /// None of them: the workflow that the keeper lives in. All others are drawn at random.
+    pub(crate) const HOUSE: Self = Self(0);
+}
 
 /// What a server has to say to a keeper, in one Update.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use temporalio_common::data_converters::RawValue;
 use temporalio_common::protos::temporal::api::common::v1::Payload;
 use temporalio_macros::{workflow, workflow_methods};
+use temporalio_sdk::workflows::WorkflowImplementation;
 use temporalio_sdk::{ContinueAsNewOptions, WorkflowContext, WorkflowContextView, WorkflowResult};
 use tenure_core::Timestamp;
 
@@ -16,7 +17,7 @@ use super::{Keeper, Settings};
 
 /// Another run is begun after so many commands, if Temporal has not suggested it before: a worker that takes over goes
 /// through all of them again.
-const COMMANDS_PER_RUN_MAX: usize = 50_000;
+pub(crate) const COMMANDS_PER_RUN_MAX: usize = 50_000;
 /// So many servers may have a message waiting here; Temporal has ten for everybody. Others are told to come back.
 const PARKED_MAX: usize = 5;
 
@@ -30,9 +31,7 @@ pub(crate) enum Start {
 #[workflow]
 pub(crate) struct KeeperWorkflow {
     keeper: Keeper,
-    parked: usize,
-    /// Whether the run is coming to its end.
-    closing: bool,
+    parking: Parking,
     /// For when the timer is set.
     armed: Option<Timestamp>,
 }
@@ -48,7 +47,7 @@ impl KeeperWorkflow {
         });
         // The task fails and is tried again, by a worker of the right version perhaps.
         let keeper = keeper.unwrap_or_else(|why| panic!("a keeper cannot go on: {why}"));
-        Self { keeper, parked: 0, closing: false, armed: None }
+        Self { keeper, parking: Parking::default(), armed: None }
     }
 
     #[run(name = "TenureKeeper")]
@@ -80,7 +79,7 @@ impl KeeperWorkflow {
                 () = alarm => {}
             }
         }
-        context.state_mut(|this| this.closing = true);
+        context.state_mut(|this| this.parking.closing = true);
         let finished = context.clone();
         context.wait_condition(move |_| finished.all_handlers_finished()).await?;
         let start = context.state(|this| Start::Moved(this.keeper.snapshot()));
@@ -93,27 +92,82 @@ impl KeeperWorkflow {
         context: &mut WorkflowContext<Self>,
         input: RawValue,
     ) -> Result<RawValue, Box<dyn std::error::Error + Send + Sync>> {
-        let batch: Batch = wire::decode(bytes(&input))?;
-        let patient = context.state_mut(|this| {
-            let patient = this.keeper.is_patient(now(context), &batch) && !this.closing && this.parked < PARKED_MAX;
-            this.parked += usize::from(patient);
-            patient
-        });
-        if patient {
-            let server = batch.server;
-            let news = context.wait_condition(move |this| this.closing || this.keeper.has_news(server));
-            let time = context.timer(Duration::from_millis(batch.park_millis));
-            let (mut news, mut time) = (std::pin::pin!(news), std::pin::pin!(time.fuse()));
-            let waited = futures_util::select_biased! {
-                ended = news => ended.map_err(|error| error.to_string()),
-                _ = time => Ok(()),
-            };
-            context.state_mut(|this| this.parked -= 1);
-            waited?;
-        }
-        let answer: Answer = context.state_mut(|this| this.keeper.batch(now(context), batch));
-        Ok(raw(wire::encode(&answer)))
+        batch(context, &input).await
     }
+}
+
+/// A workflow that keeps pools, and is asked by servers.
+pub(crate) trait Keeps: WorkflowImplementation {
+    /// None until it can be asked.
+    fn keeper(&self) -> Option<&Keeper>;
+
+    fn keeper_mut(&mut self) -> Option<&mut Keeper>;
+
+    fn parking(&self) -> &Parking;
+
+    fn parking_mut(&mut self) -> &mut Parking;
+
+    /// Answers a message, if it can be asked.
+    fn answer(&mut self, at: Timestamp, batch: Batch) -> Option<Answer>;
+}
+
+/// The messages that wait for news.
+#[derive(Debug, Default)]
+pub(crate) struct Parking {
+    parked: usize,
+    /// Whether the run is coming to its end.
+    pub(crate) closing: bool,
+}
+
+impl Keeps for KeeperWorkflow {
+    fn keeper(&self) -> Option<&Keeper> {
+        Some(&self.keeper)
+    }
+
+    fn keeper_mut(&mut self) -> Option<&mut Keeper> {
+        Some(&mut self.keeper)
+    }
+
+    fn parking(&self) -> &Parking {
+        &self.parking
+    }
+
+    fn parking_mut(&mut self) -> &mut Parking {
+        &mut self.parking
+    }
+
+    fn answer(&mut self, at: Timestamp, batch: Batch) -> Option<Answer> {
+        Some(self.keeper.batch(at, batch))
+    }
+}
+
+/// The Update by which servers ask.
+pub(crate) async fn batch<W: Keeps>(
+    context: &WorkflowContext<W>,
+    input: &RawValue,
+) -> Result<RawValue, Box<dyn std::error::Error + Send + Sync>> {
+    let batch: Batch = wire::decode(bytes(input))?;
+    let patient = context.state_mut(|this| {
+        let may_wait = !this.parking().closing && this.parking().parked < PARKED_MAX;
+        let patient = this.keeper_mut().is_some_and(|keeper| keeper.is_patient(now(context), &batch)) && may_wait;
+        this.parking_mut().parked += usize::from(patient);
+        patient
+    });
+    if patient {
+        let server = batch.server;
+        let has_news = move |keeper: &Keeper| keeper.has_news(server);
+        let news = context.wait_condition(move |this| this.parking().closing || this.keeper().is_none_or(has_news));
+        let time = context.timer(Duration::from_millis(batch.park_millis));
+        let (mut news, mut time) = (std::pin::pin!(news), std::pin::pin!(time.fuse()));
+        let waited = futures_util::select_biased! {
+            ended = news => ended.map_err(|error| error.to_string()),
+            _ = time => Ok(()),
+        };
+        context.state_mut(|this| this.parking_mut().parked -= 1);
+        waited?;
+    }
+    let answer = context.state_mut(|this| this.answer(now(context), batch)).ok_or("it is not there yet")?;
+    Ok(raw(wire::encode(&answer)))
 }
 
 impl KeeperWorkflow {
@@ -132,7 +186,7 @@ impl KeeperWorkflow {
 }
 
 /// By the workflow's clock, which stands still within a task.
-fn now(context: &WorkflowContext<KeeperWorkflow>) -> Timestamp {
+fn now<W>(context: &WorkflowContext<W>) -> Timestamp {
     let time = context.workflow_time().unwrap_or(UNIX_EPOCH);
     let millis = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
     Timestamp::from_millis(u64::try_from(millis).expect("milliseconds since 1970 fit in 64 bits"))

@@ -1,14 +1,37 @@
-//! From one run to the next: everything in the book as the samples' start input, with what is ours added to it, and back.
+//! From one run to the next, and from the samples' start input, with what is ours added to it, and back.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use serde::{Deserialize, Serialize};
+
 use tenure_core::{
-    Command, Counters, Hold, Key, Lifetime, Machine, Pool, PoolPath, RequestId, ResourceName, Seq, SetPool, Stamp,
-    State, Taken, Timestamp, Token, Waiter, WaiterId,
+    Command, Counters, Hold, Key, Lifetime, Pool, PoolPath, RequestId, ResourceName, Seq, SetPool, Stamp, State, Taken,
+    Timestamp, Token, Waiter, WaiterId,
 };
 
-use super::{Book, Terms, key_of, limits, path, resource, run_of, spec, workflow_of};
+use super::{Book, Terms, key_of, path, resource, run_of, settings, spec, workflow_of};
 use crate::faces::wire::{self, Carried, Held, Waiting};
+use crate::keeper::{Keeper, wire as keeper_wire};
+
+/// A book as one run hands it to the next.
+#[derive(Serialize, Deserialize)]
+struct Moved {
+    keeper: Vec<u8>,
+    waiting: BTreeMap<u64, WaiterId>,
+    asked_last: u64,
+    held: BTreeSet<Token>,
+    /// As JSON, in which what is not said is left out.
+    parked: Vec<u8>,
+    untold: Vec<Token>,
+    runs: BTreeMap<Token, String>,
+    foreign_keys: BTreeMap<Key, String>,
+    max_wait_ms: Option<u64>,
+}
+
+/// Whether a start input is what a run of ours has handed on, and not JSON.
+pub(crate) fn is_moved(input: Option<&[u8]>) -> bool {
+    input.and_then(<[u8]>::first) == Some(&keeper_wire::VERSION)
+}
 
 impl Book {
     /// Takes up what was carried. `mint` gives numbers that nobody can guess, for those who have no key yet.
@@ -42,7 +65,8 @@ impl Book {
         };
         let waiters = queued.iter().map(|waiting| reader.waiter(&pool, waiting)).collect::<Result<Vec<_>, _>>()?;
 
-        let mut state = State::new(limits().pool_idle);
+        let settings = settings(workflow_id);
+        let mut state = State::new(settings.limits.pool_idle);
         state.restore_counters(Counters {
             now: reader.now,
             token_next: reader.token_next,
@@ -53,14 +77,17 @@ impl Book {
         });
         let spec = spec(resources);
         state.restore_pool(pool.clone(), Pool::new(&spec));
-        let waiting = waiters.iter().map(|(id, _)| *id).collect();
+        let waiting: BTreeMap<_, _> = (1..).zip(waiters.iter().map(|(id, _)| *id)).collect();
+        let held = holds.iter().map(|(token, _)| *token).collect();
         holds.into_iter().for_each(|(token, hold)| state.restore_hold(token, hold));
         waiters.into_iter().for_each(|(id, waiter)| state.restore_waiter(id, waiter, true));
         let stamp = Stamp { at: reader.now, nonce: (reader.mint)() };
         let mut book = Self {
-            machine: Machine::restored(state, limits()),
+            keeper: Keeper::of_house(settings, state, waiting.iter().map(|(ticket, id)| (*ticket, *id))),
             pool,
+            asked_last: waiting.len() as u64,
             waiting,
+            held,
             parked: parked.into(),
             untold,
             telling: BTreeSet::new(),
@@ -74,8 +101,47 @@ impl Book {
         Ok(book)
     }
 
+    /// Takes up what [`Book::hand_on`] gave, with the longest wait.
+    pub(crate) fn moved(input: Option<&[u8]>) -> Result<(Self, Option<u64>), String> {
+        let bytes = input.ok_or("has no argument")?;
+        let moved: Moved = keeper_wire::decode(bytes).map_err(|error| error.to_string())?;
+        let keeper = Keeper::restore(&moved.keeper)?;
+        let pool = keeper.state().pools().next().ok_or("has no pool")?.clone();
+        let mut book = Self {
+            keeper,
+            pool,
+            waiting: moved.waiting,
+            asked_last: moved.asked_last,
+            held: moved.held,
+            parked: wire::read(Some(&moved.parked))?,
+            untold: moved.untold.into(),
+            telling: BTreeSet::new(),
+            runs: moved.runs,
+            foreign_keys: moved.foreign_keys,
+            carried_bytes: 0,
+        };
+        book.carried_bytes = book.measure();
+        Ok((book, moved.max_wait_ms))
+    }
+
+    /// The start input of the next run.
+    pub(crate) fn hand_on(&self, max_wait_ms: Option<u64>) -> Vec<u8> {
+        keeper_wire::encode(&Moved {
+            keeper: self.keeper.snapshot(),
+            waiting: self.waiting.clone(),
+            asked_last: self.asked_last,
+            held: self.held.clone(),
+            parked: wire::write(&self.parked),
+            untold: self.telling.iter().chain(&self.untold).copied().collect(),
+            runs: self.runs.clone(),
+            foreign_keys: self.foreign_keys.clone(),
+            max_wait_ms,
+        })
+    }
+
+    /// Everything as a pool of the samples would start with it.
     pub(crate) fn carry(&self) -> Carried {
-        let counters = self.machine.state().counters();
+        let counters = self.keeper.state().counters();
         let waiters = self.waiters().map(|(id, waiter)| carried_waiter(id, waiter));
         Carried {
             counters: wire::Counters {

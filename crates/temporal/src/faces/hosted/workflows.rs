@@ -7,7 +7,7 @@ use temporalio_macros::{workflow, workflow_methods};
 use temporalio_sdk::workflows::select;
 use temporalio_sdk::{SyncWorkflowContext, WorkflowContext, WorkflowContextView, WorkflowResult};
 
-use super::{Hosted, Hosts, argument, failed, hear, run};
+use super::{Hosted, Hosts, argument, batch, failed, hear, run};
 use crate::faces::lock_manager::{HANDOFF, LockManagerFace};
 use crate::faces::pool::{ACQUIRE, ADD, OWNER_GONE, PoolFace, RELEASE, WITHDRAW};
 use crate::faces::wire::{Held, Owner};
@@ -54,6 +54,14 @@ impl ResourcePoolWorkflow {
     #[signal]
     pub(crate) async fn withdraw_request(ctx: &mut WorkflowContext<Self>, value: RawValue) {
         hear(ctx, WITHDRAW, value).await;
+    }
+
+    #[update(name = "batch")]
+    pub(crate) async fn batch(
+        ctx: &mut WorkflowContext<Self>,
+        input: RawValue,
+    ) -> Result<RawValue, Box<dyn std::error::Error + Send + Sync>> {
+        batch(ctx, &input).await
     }
 
     #[query]
@@ -125,6 +133,14 @@ impl LockManagerWorkflow {
     #[signal]
     pub(crate) async fn withdraw_request(ctx: &mut WorkflowContext<Self>, value: RawValue) {
         hear(ctx, WITHDRAW, value).await;
+    }
+
+    #[update(name = "batch")]
+    pub(crate) async fn batch(
+        ctx: &mut WorkflowContext<Self>,
+        input: RawValue,
+    ) -> Result<RawValue, Box<dyn std::error::Error + Send + Sync>> {
+        batch(ctx, &input).await
     }
 
     #[query]

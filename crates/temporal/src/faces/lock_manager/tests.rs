@@ -4,13 +4,16 @@ use tenure_core::{Stamp, Timestamp};
 use super::*;
 
 fn open(input: &Value) -> LockManagerFace {
+    open_bytes(&serde_json::to_vec(input).unwrap())
+}
+
+fn open_bytes(input: &[u8]) -> LockManagerFace {
     let mut minted = 0;
     let mut mint = || {
         minted += 1;
         minted << 80
     };
-    let input = serde_json::to_vec(input).unwrap();
-    LockManagerFace::open("lock_manager", Some(&input), Timestamp::from_millis(1_000), &mut mint).unwrap().face
+    LockManagerFace::open("lock_manager", Some(input), Timestamp::from_millis(1_000), &mut mint).unwrap().face
 }
 
 fn hear(manager: &mut LockManagerFace, nonce: u128, signal: &str, argument: &Value) -> Result<(), String> {
@@ -54,8 +57,7 @@ fn a_lock_is_handed_over_to_the_next_run_which_is_told_again() {
     hear(&mut manager, 2, HANDOFF, &handoff).unwrap();
     assert_eq!(told(&mut manager), [triple("w1", "r2", "a")]);
     assert!(hear(&mut manager, 3, HANDOFF, &handoff).is_err(), "that run has it no more");
-    let carried: Value = serde_json::from_slice(&manager.carry()).unwrap();
-    let mut manager = open(&carried);
+    let mut manager = open_bytes(&manager.hand_on());
     assert_eq!(serde_json::to_value(manager.holders()).unwrap()["a"]["run_id"], "r2");
     hear(&mut manager, 4, RELEASE, &json!({"resource": "a", "workflow_id": "w1", "run_id": "r2"})).unwrap();
     assert_eq!(serde_json::to_value(manager.holders()).unwrap(), json!({"a": null}));
@@ -74,7 +76,7 @@ fn a_live_lock_manager_moves_over_with_those_who_wait() {
     assert_eq!(told(&mut manager), [triple("w3", "w3-run", "b")], "they wait for any");
     hear(&mut manager, 2, RELEASE, &json!({"resource": "a", "workflow_id": "w1", "run_id": "w1-run"})).unwrap();
     assert_eq!(told(&mut manager), [triple("w4", "w4-run", "a")]);
-    let again: Value = serde_json::from_slice(&manager.carry()).unwrap();
+    let again: Value = serde_json::from_slice(&manager.as_started()).unwrap();
     let mut manager = open(&again);
     hear(&mut manager, 3, OWNER_GONE, &json!({"workflow_id": "w4", "run_id": "w4-run"})).unwrap();
     assert_eq!(told(&mut manager), [triple("w5", "w5-run", "a")]);

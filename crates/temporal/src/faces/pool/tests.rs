@@ -1,9 +1,13 @@
 use serde_json::{Value, json};
-use tenure_core::{Stamp, Timestamp};
+use tenure_core::{
+    Acquire, Amount, Command, Demand, Holder, Lifetime, Namespace, PoolName, PoolPath, Priority, Refusal, Release,
+    Reply, Stamp, Timestamp, Wait,
+};
 
 use super::*;
 use crate::faces::book::Tell;
 use crate::faces::wire::Assigned;
+use crate::keeper::wire::{Answer, Batch, Lane, Mail, ServerId};
 
 /// A pool with its clock and its randomness.
 struct Scene {
@@ -34,7 +38,7 @@ impl Scene {
 
     /// The next run.
     fn continued(self) -> Self {
-        Self::open(&self.face.carry(), self.now, self.minted)
+        Self::open(&self.face.hand_on(), self.now, self.minted)
     }
 
     fn stamp(&mut self) -> Stamp {
@@ -73,6 +77,24 @@ impl Scene {
     fn undeliverable(&mut self, tell: &Tell) {
         let stamp = self.stamp();
         self.face.book_mut().told(stamp, tell.token, false);
+    }
+
+    /// A server asks, and is answered.
+    fn asked(&mut self, sequence: u64, mail: Vec<Mail>) -> Vec<(u64, Reply)> {
+        let batch = Batch {
+            server: ServerId(7),
+            name: "server".to_owned(),
+            lane: Lane::Mail,
+            sequence,
+            seed: [7; 32],
+            mail,
+            follow: None,
+            park_millis: 0,
+        };
+        match self.face.book_mut().batch(Timestamp::from_millis(self.now), batch) {
+            Answer::Said(said) => said.answers,
+            Answer::Unknown => panic!("it does not know the server"),
+        }
     }
 
     fn holders(&self) -> Value {
@@ -220,10 +242,10 @@ fn the_next_run_goes_on_with_every_hold_key_token_and_place() {
         let stamp = pool.stamp();
         pool.face.book_mut().told(stamp, tell.token, true);
     }
-    let (before, carried) = (pool.holders(), pool.face.carry());
+    let (before, carried) = (pool.holders(), pool.face.hand_on());
     let mut pool = pool.continued().continued();
     assert_eq!(pool.holders(), before);
-    assert_eq!(pool.face.carry(), carried, "nothing is lost, made up or moved");
+    assert_eq!(pool.face.hand_on(), carried, "nothing is lost, made up or moved");
     assert_eq!(pool.tells(), [], "nobody is told twice");
     pool.release(&tells[0]);
     let next = pool.tells();
@@ -358,7 +380,7 @@ fn nobody_is_let_in_who_would_not_fit_into_the_next_run() {
     let mut pool = Scene::start(json!({"resources": {"a": null}}));
     let refused = (0..10_000).find_map(|n| pool.hear(ACQUIRE, json!({"workflow_id": format!("workflow-{n}")})).err());
     assert!(refused.unwrap().contains("would not fit"));
-    let carried = pool.face.carry();
+    let carried = pool.face.hand_on();
     assert!((500_000..1_500_000).contains(&carried.len()), "{}", carried.len());
 }
 
@@ -371,4 +393,73 @@ fn a_start_that_makes_no_sense_says_why() {
     assert!(open(br#"{"resources": {"a": null, "a": null}}"#).contains("twice"));
     assert!(open(br#"{"resources": {"": null}}"#).contains("resource name"));
     assert!(open(br#"{"resources": []}"#).contains("expected an object"));
+}
+
+/// By a script, whose hold is kept until it is released.
+fn acquired_by_script(ticket: u64) -> Mail {
+    let acquire = Acquire {
+        pool: PoolPath::new(Namespace::default(), PoolName::parse("pool").unwrap()),
+        demand: Demand { amount: Amount::Count(1), selector: None },
+        size: None,
+        lifetime: Some(Lifetime::Kept),
+        wait: Wait::Forever,
+        priority: Priority::default(),
+        holder: Holder::parse("script", []).unwrap().into(),
+        session: None,
+        request: None,
+    };
+    Mail::Command { ticket, command: Command::Acquire(acquire), returns: false, nonce: None }
+}
+
+#[test]
+fn workflows_and_the_callers_of_servers_wait_in_one_queue_over_runs() {
+    let mut pool = Scene::start(json!({"resources": {"a": null}}));
+    pool.acquire("w1");
+    let first = pool.tells();
+    let queued = pool.asked(1, vec![acquired_by_script(1)]);
+    assert!(matches!(&*queued, [(1, Reply::Queued(_))]), "{queued:?}");
+    pool.acquire("w2");
+    let mut pool = pool.continued();
+    assert_eq!(pool.told(), pairs(&[("w1", "a")]), "it was not known whether that was heard");
+    pool.release(&first[0]);
+    assert_eq!(pool.told(), [], "it is the script's turn");
+    let granted = pool.asked(2, Vec::new());
+    let [(1, Reply::Granted(grant))] = &*granted else { panic!("{granted:?}") };
+    assert_eq!(pool.holder("a").as_deref(), Some("script"));
+    assert_eq!(grant.key.as_bits() % (1 << 16), u128::from(crate::faces::mark("pool")), "its key says whose it is");
+
+    // It is no workflow, so none of that name is watched, and none that ends has an effect.
+    assert_eq!(pool.face.book().owners().iter().map(|owner| &*owner.workflow_id).collect::<Vec<_>>(), ["w2"]);
+    pool.hear(OWNER_GONE, json!({"workflow_id": "script"})).unwrap();
+    assert_eq!(pool.holder("a").as_deref(), Some("script"));
+    let release = Release { namespace: Namespace::default(), key: grant.key, pool: None };
+    let released = Mail::Command { ticket: 2, command: Command::Release(release), returns: false, nonce: None };
+    assert!(matches!(&*pool.asked(3, vec![released]), [(2, Reply::Released { .. })]));
+    assert_eq!(pool.told(), pairs(&[("w2", "a")]));
+}
+
+#[test]
+fn a_server_cannot_take_the_pool_away_from_its_workflow() {
+    let mut pool = Scene::start(json!({"resources": {"a": null}}));
+    let path = PoolPath::new(Namespace::default(), PoolName::parse("pool").unwrap());
+    let command = Command::RemovePool { pool: path };
+    let answers = pool.asked(1, vec![Mail::Command { ticket: 1, command, returns: false, nonce: None }]);
+    let [(1, Reply::Refused(refusal))] = &*answers else { panic!("{answers:?}") };
+    assert!(matches!(**refusal, Refusal::WrongKind { .. }), "{refusal:?}");
+    pool.acquire("w1");
+    assert_eq!(pool.told(), pairs(&[("w1", "a")]));
+}
+
+#[test]
+fn the_wait_of_a_server_that_is_silent_ends_and_those_of_workflows_do_not() {
+    let mut pool = Scene::start(json!({"resources": {"a": null}}));
+    pool.acquire("w1");
+    let first = pool.tells();
+    pool.asked(1, vec![acquired_by_script(1)]);
+    pool.acquire("w2");
+    pool.now += 60_000;
+    let stamp = pool.stamp();
+    pool.face.book_mut().tick(stamp);
+    pool.release(&first[0]);
+    assert_eq!(pool.told(), pairs(&[("w2", "a")]));
 }
