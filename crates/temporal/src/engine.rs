@@ -473,6 +473,20 @@ impl Shared {
         lock(&self.carried).insert((open.id, open.attachment), Carried { connection, elsewhere });
     }
 
+    /// Notes that a connection has lost its session, if the first keeper says so: sessions are known by its numbers.
+    fn carry_no_more(&self, line: &Line, session: (SessionId, u64)) {
+        if line.index == 0 {
+            lock(&self.carried).remove(&session);
+        }
+    }
+
+    fn tell_carrier(&self, session: (SessionId, u64), reply: Reply) {
+        if let Some(carried) = lock(&self.carried).get(&session) {
+            // Whoever does not listen need not know.
+            let _ = carried.connection.send(Ok(reply));
+        }
+    }
+
     /// Notes how one more knows it.
     fn carry_too(&self, session: (SessionId, u64), known: Known) {
         match lock(&self.carried).get_mut(&session) {

@@ -145,11 +145,10 @@ impl Shared {
         // If it is over, the face says so too.
         if let Some(Reply::Session(open)) = known {
             let (carried, attachment) = (open.id, open.attachment);
-            let connection = lock(&self.carried).get(&(carried, attachment)).map(|it| it.connection.clone());
-            let attached = connection.is_some();
+            let is_carried = lock(&self.carried).contains_key(&(carried, attachment));
             let (holder, grace) = (open.holder, open.grace);
-            let opened = OpenSession { namespace, holder, grace, attached, outlasts_holds: false };
-            let listener = Listener::Introduced { carried, attachment, connection };
+            let opened = OpenSession { namespace, holder, grace, attached: is_carried, outlasts_holds: false };
+            let listener = Listener::Introduced { carried, attachment, is_carried };
             self.tell(&line, Command::OpenSession(opened), Some(session.as_bits()), listener);
             if let Some(face) = &line.face {
                 face.introduce(session);

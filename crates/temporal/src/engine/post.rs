@@ -77,7 +77,7 @@ pub(super) enum Listener {
     Introduced {
         carried: SessionId,
         attachment: u64,
-        connection: Option<ReplyTo>,
+        is_carried: bool,
     },
     Done(oneshot::Sender<()>),
 }
@@ -105,7 +105,7 @@ impl Listener {
         let carries = match self {
             Self::One { carries, .. } => *carries,
             Self::Many(gather) => gather.carries,
-            Self::Introduced { connection, .. } => connection.is_some(),
+            Self::Introduced { is_carried, .. } => *is_carried,
             Self::Done(_) => false,
         };
         match reply {
@@ -398,7 +398,9 @@ impl Post {
         }
         if matches!(reply, Reply::Refused(_)) {
             // It carries nothing any more.
-            self.carriers.retain(|_, carrier| *carrier != ticket);
+            for carried in self.carriers.extract_if(|_, carrier| *carrier == ticket) {
+                self.shared.carry_no_more(&self.line, carried.0);
+            }
         }
         let unreceived = match &listener {
             Listener::One { reply_to, carries } => {
@@ -418,14 +420,17 @@ impl Post {
                     gather.reply_to.send(Ok(reply))
                 }
             },
-            Listener::Introduced { carried, attachment, connection: Some(connection) } => match reply {
-                Reply::Session(open) => {
-                    self.shared.carry_too((*carried, *attachment), (self.line.index, open.id, open.attachment));
-                    None
+            Listener::Introduced { carried, attachment, is_carried: true } => {
+                let carried = (*carried, *attachment);
+                match reply {
+                    Reply::Session(open) => {
+                        self.shared.carry_too(carried, (self.line.index, open.id, open.attachment));
+                    }
+                    lost @ Reply::Lost(_) => self.shared.tell_carrier(carried, lost),
+                    _ => {}
                 }
-                lost @ Reply::Lost(_) => connection.send(Ok(lost)),
-                _ => None,
-            },
+                None
+            }
             Listener::Introduced { .. } | Listener::Done(_) => None,
         };
         if let Some(token) = unreceived {
@@ -453,7 +458,9 @@ impl Post {
         self.server = ServerId(u64::from_le_bytes(random()));
         self.sequences = [0; 2];
         self.early.clear();
-        self.carriers.clear();
+        for (carried, _) in self.carriers.drain() {
+            self.shared.carry_no_more(&self.line, carried);
+        }
         self.heard = 0;
         let unsent = std::mem::take(&mut self.unsent);
         let counted = unsent.iter().filter(|(_, it)| matches!(it, Mail::Command { .. } | Mail::Query { .. })).count();
