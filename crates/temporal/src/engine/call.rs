@@ -8,6 +8,8 @@ use temporalio_common::protos::temporal::api::common::v1::{Payloads, WorkflowTyp
 use temporalio_common::protos::temporal::api::enums::v1::{
     UpdateWorkflowExecutionLifecycleStage, WorkflowIdConflictPolicy, WorkflowIdReusePolicy,
 };
+use temporalio_common::protos::temporal::api::failure::v1::Failure;
+use temporalio_common::protos::temporal::api::failure::v1::failure::FailureInfo;
 use temporalio_common::protos::temporal::api::taskqueue::v1::TaskQueue;
 use temporalio_common::protos::temporal::api::update::v1::{Input, Meta, Request, WaitPolicy, outcome};
 use temporalio_common::protos::temporal::api::workflowservice::v1::{
@@ -91,8 +93,15 @@ impl Link {
                 let said = temporalio_common::data_converters::RawValue::new(said.payloads);
                 Ok(bytes(&said).to_vec())
             }
+            Some(outcome::Value::Failure(failure)) if is_over(&failure) => Err(UpdateError::NotFound),
             Some(outcome::Value::Failure(failure)) => Err(UpdateError::Refused(failure.message)),
             None => Err(UpdateError::Unknown("it is not answered yet".to_owned())),
         }
     }
+}
+
+/// Whether the run ended, by an operator's hand, before it could answer.
+fn is_over(failure: &Failure) -> bool {
+    let info = failure.failure_info.as_ref();
+    matches!(info, Some(FailureInfo::ApplicationFailureInfo(info)) if info.r#type == "AcceptedUpdateCompletedWorkflow")
 }
