@@ -184,6 +184,11 @@ impl Refusal {
             Self::PoolRemoving { .. } => "use another pool, or try again once it is gone".into(),
             Self::NeverFits { most: 0, .. } => "show the pool to see what it has, with its labels".into(),
             Self::NeverFits { most, .. } => format!("ask for at most {most}, or make the pool larger"),
+            Self::LimitReached { limit, .. } if limit == "keeper_bytes_max" => {
+                "release what is not needed, or serve with more keepers: what one keeps must fit into one run of its \
+                 workflow"
+                    .into()
+            }
             Self::LimitReached { limit, .. } => format!("try again later, or raise `{limit}` on the server"),
             Self::OutOfService { .. } => "wait for it to be returned, or ask its operator".into(),
             Self::Busy(_) => "wait for it, or try again later".into(),

@@ -23,8 +23,11 @@ const ANSWER_BYTES_MAX: usize = 1_400_000;
 pub(crate) const STATE_BYTES_MAX: usize = 1_200_000;
 /// How much of what happened is kept for those who follow it.
 const HAPPENED_BYTES_MAX: usize = 256_000;
-/// The size of the state is reckoned anew after so many commands that may have made it larger.
-const COMMANDS_UNMEASURED_MAX: usize = 256;
+/// What a command adds to the state is at most so many times what it takes itself: a hold is there with its pool, its
+/// request and its event.
+const GROWTH_FACTOR: usize = 4;
+/// The state is not measured for less.
+const GROWTH_BYTES_MIN: usize = 32_000;
 /// Fewer than on a disk: each is carried from run to run.
 const REQUESTS_REMEMBERED_MAX: usize = 2_048;
 
@@ -101,7 +104,10 @@ pub(crate) struct Keeper {
     happened_bytes: usize,
     /// As of the last time it was reckoned.
     state_bytes: usize,
-    unmeasured: usize,
+    /// What it may have grown by since it was measured.
+    growth_bytes: usize,
+    /// Whether something may have ended since then.
+    may_have_shrunk: bool,
     /// Since this run began.
     commands: usize,
 }
@@ -147,7 +153,8 @@ impl Keeper {
             happened: VecDeque::new(),
             happened_bytes: 0,
             state_bytes: 0,
-            unmeasured: 0,
+            growth_bytes: 0,
+            may_have_shrunk: false,
             commands: 0,
         }
     }
@@ -202,6 +209,7 @@ impl Keeper {
             return Answer::Unknown;
         }
         lock(&self.nonces).mix(&batch.seed);
+        self.may_have_shrunk = true;
         self.desk.begin(at);
         for mail in &batch.mail {
             if self.desk.is_full() {
@@ -291,15 +299,13 @@ impl Keeper {
                     self.tell(caller, Reply::Refused(Box::new(refused)));
                     return;
                 }
-                if grows(command) {
-                    self.unmeasured += 1;
-                    if self.is_heavy() {
-                        let limit = "keeper_bytes_max".into();
-                        let refused = Refusal::LimitReached { limit, max: STATE_BYTES_MAX };
-                        self.tell(caller, Reply::Refused(Box::new(refused)));
-                        return;
-                    }
+                if grows(command) && self.is_heavy() {
+                    let limit = "keeper_bytes_max".into();
+                    let refused = Refusal::LimitReached { limit, max: STATE_BYTES_MAX };
+                    self.tell(caller, Reply::Refused(Box::new(refused)));
+                    return;
                 }
+                self.weigh(command);
                 lock(&self.nonces).next = *nonce;
                 self.desk.command(self.once(command.clone(), *nonce), caller);
             }
@@ -419,11 +425,19 @@ impl Keeper {
 
     /// Whether there is no room for more.
     pub(crate) fn is_heavy(&mut self) -> bool {
-        if self.unmeasured >= COMMANDS_UNMEASURED_MAX {
-            self.unmeasured = 0;
+        let is_doubtful = self.state_bytes + self.growth_bytes > STATE_BYTES_MAX;
+        if is_doubtful && (self.may_have_shrunk || self.growth_bytes >= GROWTH_BYTES_MIN) {
+            self.growth_bytes = 0;
+            self.may_have_shrunk = false;
             self.state_bytes = self.snapshot_bytes();
         }
         self.state_bytes > STATE_BYTES_MAX
+    }
+
+    fn weigh(&mut self, command: &Command) {
+        if grows(command) {
+            self.growth_bytes += GROWTH_FACTOR * wire::encode(command).len();
+        }
     }
 }
 

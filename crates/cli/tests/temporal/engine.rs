@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
-use tenure_client::Client;
+use tenure_client::{Builder, Client};
 
 use crate::support::job::{Job, until};
 use crate::support::temporal::Temporal;
@@ -70,6 +70,66 @@ fn nothing_is_lost_or_doubled_when_servers_and_temporal_are_killed_and_keepers_b
     let described: Value = serde_json::from_slice(&described.unwrap().stdout).unwrap();
     let info = &described["workflowExecutionInfo"];
     assert_ne!(info["execution"]["runId"], info["firstRunId"], "it has begun another run: {info}");
+}
+
+#[test]
+fn a_session_whose_server_is_killed_ends_after_its_grace_and_the_waiter_at_another_is_served() {
+    let (temporal, nowhere) = (Temporal::shared(), tempfile::tempdir().unwrap());
+    let namespace = temporal.namespace();
+    let [mut first, second] = [(); 2].map(|()| serve(nowhere.path(), temporal, &namespace, &[]));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let connect =
+            |server: &Process| patient(server).session_grace(Duration::from_secs(1)).holder("a-service").connect();
+        let holder = connect(&first).await.unwrap();
+        let held = holder.acquire("db").until_session_ends().await.unwrap();
+        let waiter = connect(&second).await.unwrap();
+        first.kill();
+        let next = waiter.acquire("db").wait(Duration::from_secs(60)).await.unwrap();
+        assert!(next.token() > held.token());
+    });
+    let sessions = || Tool::of(&second).printed(&["sessions", "--json"]);
+    let of_services = || sessions().matches("a-service").count();
+    runtime.shutdown_background();
+    until("both sessions are over", || of_services() == 0);
+}
+
+#[test]
+fn a_keeper_that_is_full_refuses_what_would_grow_it_and_serves_everything_else() {
+    let (temporal, nowhere) = (Temporal::shared(), tempfile::tempdir().unwrap());
+    let namespace = temporal.namespace();
+    let server = serve(nowhere.path(), temporal, &namespace, &[]);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let client = patient(&server).connect().await.unwrap();
+        let heavy = |pool: String| {
+            let request = client.acquire(pool).no_wait().kept();
+            (0..16).fold(request, |request, entry| request.meta(format!("entry-{entry}"), "x".repeat(512)))
+        };
+        let mut held = Vec::new();
+        let refused = loop {
+            match heavy(format!("heavy-{}", held.len())).await {
+                Ok(guard) => held.push(guard),
+                Err(refused) => break refused,
+            }
+            assert!(held.len() < 1_000, "a keeper takes everything");
+        };
+        assert_eq!(refused.code(), "limit_reached");
+        assert!(refused.to_string().contains("keeper"), "{refused}");
+        assert_eq!(client.lock("small").await.unwrap_err().code(), "limit_reached");
+
+        // Full as it is, it goes on.
+        let first = held.remove(0);
+        let pool = first.pool().to_owned();
+        first.release().await.unwrap();
+        held.pop().unwrap().release().await.unwrap();
+        let holds = Tool::of(&server).printed(&["holds", &pool, "--json"]);
+        assert!(!holds.contains("token"), "{holds}");
+        for guard in held.drain(..) {
+            guard.release().await.unwrap();
+        }
+        client.lock("small").await.unwrap().release().await.unwrap();
+    });
 }
 
 /// Several who take turns, and what was seen of it.
@@ -136,6 +196,11 @@ async fn take_a_turn(load: &Load, client: &Client, pool: usize) -> Result<(), ()
     load.inside[pool].store(false, Ordering::Release);
     load.turns.fetch_add(1, Ordering::AcqRel);
     tokio::time::timeout(Duration::from_secs(5), guard.release()).await.map_err(drop)?.map_err(drop)
+}
+
+/// A client that gives a server's first keeper time to begin.
+fn patient(server: &Process) -> Builder {
+    Client::builder(server.grpc.clone()).connect_timeout(Duration::from_secs(60))
 }
 
 fn serve(nowhere: &Path, temporal: &Temporal, namespace: &str, more: &[&str]) -> Process {

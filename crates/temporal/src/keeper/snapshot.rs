@@ -71,7 +71,8 @@ impl Keeper {
             happened_bytes: happened.iter().map(|(bytes, _)| bytes).sum(),
             happened: happened.into(),
             state_bytes: 0,
-            unmeasured: 0,
+            growth_bytes: 0,
+            may_have_shrunk: false,
             commands: 0,
         };
         keeper.state_bytes = keeper.snapshot_bytes();
