@@ -113,24 +113,7 @@ impl Keepers {
         let ids = (0..options.keepers).map(|index| (index, options.keeper_id(index)));
         let (keepers, letters): (Vec<_>, Vec<_>) = ids.map(|(index, id)| Line::new(index, id)).unzip();
         let keepers: Vec<_> = keepers.into_iter().map(Arc::new).collect();
-        let shared = Arc::new(Shared {
-            link,
-            options,
-            clock: KeeperClock::default(),
-            log: Mutex::new(Log { store: MemoryStore::new(), last: Seq(0), is_mixed: false }),
-            last: watch::Sender::new(Seq(0)),
-            followed_until: Mutex::new(None),
-            watched: Notify::new(),
-            carried: Mutex::default(),
-            opened: Mutex::default(),
-            keepers,
-            faces: RwLock::default(),
-            lines: AtomicUsize::new(KEEPERS_MAX as usize),
-            tasks: Mutex::default(),
-            finding: Mutex::default(),
-            depth: Arc::default(),
-            tickets: AtomicU64::new(0),
-        });
+        let shared = Arc::new(Shared::new(link, options, keepers));
         for (line, letters) in shared.keepers.iter().zip(letters) {
             shared.spawn(Post::new(shared.clone(), line.clone(), letters, shared.depth.clone()).run());
         }
@@ -406,6 +389,27 @@ impl Drop for Keepers {
 }
 
 impl Shared {
+    fn new(link: Arc<Link>, options: Options, keepers: Vec<Arc<Line>>) -> Self {
+        Self {
+            link,
+            options,
+            clock: KeeperClock::default(),
+            log: Mutex::new(Log { store: MemoryStore::new(), last: Seq(0), is_mixed: false }),
+            last: watch::Sender::new(Seq(0)),
+            followed_until: Mutex::new(None),
+            watched: Notify::new(),
+            carried: Mutex::default(),
+            opened: Mutex::default(),
+            keepers,
+            faces: RwLock::default(),
+            lines: AtomicUsize::new(usize::try_from(KEEPERS_MAX).expect("it is 64")),
+            tasks: Mutex::default(),
+            finding: Mutex::default(),
+            depth: Arc::default(),
+            tickets: AtomicU64::new(0),
+        }
+    }
+
     fn settings(&self, index: usize) -> Settings {
         Settings {
             limits: self.options.limits,

@@ -139,6 +139,8 @@ pub(super) struct Post {
     /// How far what happened is known here.
     followed: Seq,
     stopping: bool,
+    /// Whether the keeper has heard that this server stops, and forgotten it.
+    left: bool,
     gone: bool,
 }
 
@@ -166,6 +168,7 @@ impl Post {
             heard: 0,
             followed: Seq(0),
             stopping: false,
+            left: false,
             gone: false,
         }
     }
@@ -181,14 +184,22 @@ impl Post {
             if self.gone {
                 return self.end();
             }
-            if mail.is_none() && (!self.unsent.is_empty() || !self.followers.is_empty()) {
-                mail = Some(self.send(Lane::Mail));
-            }
             // An earlier answer may still be under way, in the other lane.
             let heard_all = self.early.is_empty() || news.is_none();
-            if self.stopping && mail.is_none() && self.unsent.is_empty() && heard_all {
+            if self.left && heard_all {
+                // What comes before them was lost with whom it was said to.
+                for (said, _) in std::mem::take(&mut self.early).into_values() {
+                    self.hand_out(said);
+                }
                 self.answer_everybody(&Failure::Stopping);
-                return;
+                if !self.unsent.iter().any(|(_, mail)| is_take_back(mail)) {
+                    return;
+                }
+                // A grant was said together with the farewell and found nobody: somebody has to take it back.
+                self.begin_again();
+            }
+            if mail.is_none() && !self.left && (!self.unsent.is_empty() || !self.followers.is_empty()) {
+                mail = Some(self.send(Lane::Mail));
             }
             let waits = !self.listeners.is_empty() || self.shared.is_watched();
             if news.is_none() && waits && self.heard > 0 && !self.stopping && Instant::now() >= news_at {
@@ -321,6 +332,16 @@ impl Post {
 
     /// Hands on what was said. False if there was nothing.
     fn hear(&mut self, sent: Arc<Batch>, answer: Result<Answer, Undelivered>) -> bool {
+        if sent.server != self.server {
+            // Of the life before this one, whose callers have been told that it is lost: its numbers mean nothing any
+            // more, but grants that came too late do.
+            if let Ok(Answer::Said(said)) = answer {
+                for (ticket, token) in wire::unheard(&said.answers) {
+                    self.put(Mail::HangUp { ticket, unreceived: Some(token) });
+                }
+            }
+            return false;
+        }
         match answer {
             Ok(Answer::Said(said)) => {
                 let something = !said.answers.is_empty() || !said.happened.is_empty();
@@ -337,6 +358,7 @@ impl Post {
                     self.depth.fetch_add(1, Ordering::AcqRel);
                     self.put(Mail::Query { ticket, query });
                 }
+                self.left |= sent.mail.iter().any(|mail| matches!(mail, Mail::Farewell));
                 if said.number > self.heard {
                     self.early.insert(said.number, (said, sent));
                 }
@@ -356,6 +378,10 @@ impl Post {
             Ok(Answer::Unknown) if self.stopping && sent.lane == Lane::News => false,
             Ok(Answer::Unknown) => {
                 tracing::warn!(keeper = self.line.workflow_id, "the keeper does not know this server any more");
+                // What nobody has received is taken back all the same.
+                for mail in sent.mail.iter().filter(|mail| is_take_back(mail)) {
+                    self.put(mail.clone());
+                }
                 self.begin_again();
                 true
             }
@@ -363,6 +389,11 @@ impl Post {
             Err(Undelivered::Refused(why)) => {
                 tracing::error!(keeper = self.line.workflow_id, why, "the keeper refuses what this server says");
                 self.begin_again();
+                if self.stopping {
+                    // It would refuse a farewell too.
+                    self.unsent.clear();
+                    self.left = true;
+                }
                 false
             }
         }
@@ -465,6 +496,8 @@ impl Post {
         let unsent = std::mem::take(&mut self.unsent);
         let counted = unsent.iter().filter(|(_, it)| matches!(it, Mail::Command { .. } | Mail::Query { .. })).count();
         self.depth.fetch_sub(counted, Ordering::AcqRel);
+        self.unsent.extend(unsent.into_iter().filter(|(_, mail)| is_take_back(mail)));
+        self.left = false;
         if self.stopping {
             self.put(Mail::Farewell);
         }
@@ -532,9 +565,16 @@ async fn deliver(shared: Arc<Shared>, line: Arc<Line>, batch: Arc<Batch>) -> Out
     }
 }
 
+fn is_take_back(mail: &Mail) -> bool {
+    matches!(mail, Mail::HangUp { unreceived: Some(_), .. })
+}
+
 fn question(mail: &Mail) -> Option<(u64, tenure_core::Query)> {
     match mail {
         Mail::Query { ticket, query } => Some((*ticket, query.clone())),
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;
