@@ -264,7 +264,7 @@ impl Keeper {
 
     /// Its connections are gone, and nobody waits on its behalf.
     fn forget(&mut self, id: ServerId) {
-        self.servers.remove(&id);
+        let forgotten = self.servers.remove(&id);
         self.gone.push_back(id);
         if self.gone.len() > GONE_MAX {
             self.gone.pop_front();
@@ -279,6 +279,10 @@ impl Keeper {
             if caller.server == id {
                 self.desk.lose(caller.id());
             }
+        }
+        // Only now, when no other caller of the same server can be next.
+        for (ticket, token) in forgotten.map(|server| wire::unheard(&server.news)).unwrap_or_default() {
+            self.desk.hang_up((id, ticket), Some(token));
         }
     }
 
@@ -476,3 +480,6 @@ fn numbers(seeded: &Arc<Mutex<Seeded>>) -> Nonces {
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;
