@@ -20,6 +20,8 @@ use crate::keeper::workflow::Start;
 /// The most in one message, which may have 2 MiB: an oversized one would wedge the keeper for everybody.
 const BATCH_BYTES_MAX: usize = 500_000;
 const BATCH_MAILS_MAX: usize = 2_000;
+/// One command alone may have more than a batch of them, but not so much that its message is oversized.
+const COMMAND_BYTES_MAX: usize = 1_000_000;
 /// What the answer to a question may take, which comes in the same message as all others.
 const VIEW_BYTES: usize = 120_000;
 /// How long a message waits for news. Less than half of what a keeper takes for silence.
@@ -249,6 +251,13 @@ impl Post {
                 let returns = listener.returns();
                 self.listeners.insert(ticket, listener);
                 self.put(Mail::Command { ticket, command: *command, returns, nonce });
+                if self.unsent.back().is_some_and(|(bytes, _)| *bytes > COMMAND_BYTES_MAX) {
+                    self.unsent.pop_back();
+                    self.depth.fetch_sub(1, Ordering::AcqRel);
+                    let limit = "command_bytes_max".into();
+                    let refused = Refusal::LimitReached { limit, max: COMMAND_BYTES_MAX };
+                    self.hand(ticket, Reply::Refused(Box::new(refused)));
+                }
             }
             // A grant that is on its way still finds that nobody listens.
             Letter::HangUp { ticket, unreceived } => self.put(Mail::HangUp { ticket, unreceived }),

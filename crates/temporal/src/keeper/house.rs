@@ -5,7 +5,7 @@ use tenure_core::{Capacity, Command, Key, Refusal, Reply, State, Timestamp, Wait
 use tenure_engine::Audience;
 
 use super::wire::ServerId;
-use super::{Keeper, Remote, Settings, grows, lock};
+use super::{Keeper, Remote, Settings, growth, lock};
 
 impl Keeper {
     /// Goes on from a state in which these wait, by the house's numbers for them.
@@ -24,7 +24,7 @@ impl Keeper {
         seed[..16].copy_from_slice(&nonce.to_le_bytes());
         lock(&self.nonces).mix(&seed);
         self.commands += 1;
-        self.unmeasured += usize::from(grows(&command));
+        self.unmeasured_bytes += growth(&command);
         self.desk.begin(self.time(clock));
         self.desk.command(command, of_house(ticket));
         self.close();

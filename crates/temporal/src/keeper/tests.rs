@@ -6,6 +6,9 @@ use tenure_core::{
 
 use super::*;
 
+/// What Temporal lets a run begin with.
+const RUN_BYTES_MAX: usize = 2 * 1_024 * 1_024;
+
 const META: [&str; 8] = ["host", "user", "reason", "link", "team", "branch", "commit", "step"];
 
 /// A keeper and the servers that ask it, at one time.
@@ -85,4 +88,27 @@ fn a_grant_that_a_server_has_not_heard_of_when_it_is_gone_is_taken_back() {
     scene.now = scene.now + SILENCE_MAX;
     scene.keeper.tick(scene.now);
     assert_eq!(scene.holds(), []);
+}
+
+#[test]
+fn a_storm_of_refusals_can_be_carried_into_the_next_run() {
+    let mut scene = Scene::new();
+    scene.say(1, (0..8).map(|_| acquire("db", 8, Wait::Try, 100)));
+    for server in 1..=3 {
+        let refused = scene.say(server, (0..2_000).map(|_| acquire("db", 8, Wait::Try, 100)));
+        assert!(refused.iter().all(|reply| matches!(reply, Reply::Refused(_))));
+    }
+    let snapshot = scene.keeper.snapshot();
+    assert!(snapshot.len() < RUN_BYTES_MAX, "{}", snapshot.len());
+    assert_eq!(Keeper::restore(&snapshot).unwrap().state().holds().count(), 8);
+}
+
+#[test]
+fn large_requests_fill_a_keeper_only_as_far_as_it_can_be_carried_into_the_next_run() {
+    let mut scene = Scene::new();
+    let asked = (0..520).map(|n| scene.say(1, [acquire(&format!("pool {n}"), 1, Wait::Try, 512)]).remove(0));
+    let refused = asked.filter(|reply| matches!(reply, Reply::Refused(_))).count();
+    assert!(refused > 0, "all of it fits");
+    let snapshot = scene.keeper.snapshot();
+    assert!(snapshot.len() < RUN_BYTES_MAX, "{}", snapshot.len());
 }
