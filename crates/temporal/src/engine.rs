@@ -281,11 +281,7 @@ impl Engine for Keepers {
     fn detach(&self, session: SessionId, attachment: u64) {
         let known = lock(&self.shared.carried).remove(&(session, attachment));
         let elsewhere = known.map(|carried| carried.elsewhere).unwrap_or_default();
-        for (index, session, attachment) in [(0, session, attachment)].into_iter().chain(elsewhere) {
-            if let Some(line) = self.shared.line(index) {
-                line.send(Letter::Detach { session, attachment });
-            }
-        }
+        self.shared.detach_all([(0, session, attachment)].into_iter().chain(elsewhere));
     }
 
     fn query(&self, query: Query) -> Answer<Result<View, Refusal>> {
@@ -477,10 +473,21 @@ impl Shared {
         lock(&self.carried).insert((open.id, open.attachment), Carried { connection, elsewhere });
     }
 
-    /// Notes that a connection has lost its session, if the first keeper says so: sessions are known by its numbers.
+    /// Notes that a connection has lost its session, if the first keeper says so: sessions are known by its numbers. The
+    /// others are told, because whoever hangs up later knows nothing but those.
     fn carry_no_more(&self, line: &Line, session: (SessionId, u64)) {
-        if line.index == 0 {
-            lock(&self.carried).remove(&session);
+        if line.index > 0 {
+            return;
+        }
+        let carried = lock(&self.carried).remove(&session);
+        self.detach_all(carried.map(|carried| carried.elsewhere).unwrap_or_default());
+    }
+
+    fn detach_all(&self, known: impl IntoIterator<Item = Known>) {
+        for (index, session, attachment) in known {
+            if let Some(line) = self.line(index) {
+                line.send(Letter::Detach { session, attachment });
+            }
         }
     }
 
@@ -496,12 +503,7 @@ impl Shared {
         match lock(&self.carried).get_mut(&session) {
             Some(carried) => carried.elsewhere.push(known),
             // Its connection is gone already.
-            None => {
-                let (index, session, attachment) = known;
-                if let Some(line) = self.line(index) {
-                    line.send(Letter::Detach { session, attachment });
-                }
-            }
+            None => self.detach_all([known]),
         }
     }
 
@@ -509,12 +511,20 @@ impl Shared {
     fn without(&self, gather: &Gather, line: &Line) {
         let nothing = Reply::Refused(Box::new(Refusal::NotHeld));
         if let Gathered::All(reply, sessions) = gather.take(line.index, nothing) {
-            if let (true, Reply::Session(open)) = (gather.carries, &reply) {
-                self.carry(open, gather.reply_to.clone(), sessions);
-            }
-            // Whoever does not listen need not know: nothing that is granted is asked of several.
-            let _ = gather.reply_to.send(Ok(reply));
+            // Nothing that is granted is asked of several.
+            let _ = self.conclude(gather, reply, sessions);
         }
+    }
+
+    /// Says what has come of a command that all have answered. A session that some have refused is attached nowhere, else
+    /// it would be carried by nobody and never end.
+    fn conclude(&self, gather: &Gather, reply: Reply, sessions: Vec<Known>) -> Option<Token> {
+        match &reply {
+            Reply::Session(open) if gather.carries => self.carry(open, gather.reply_to.clone(), sessions),
+            _ if gather.carries => self.detach_all(sessions),
+            _ => {}
+        }
+        gather.reply_to.send(Ok(reply))
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {

@@ -11,7 +11,7 @@ use tenure_engine::{Failure, ReplyTo};
 use tokio::sync::{mpsc, oneshot};
 
 use super::call::UpdateError;
-use super::gather::{Gather, Gathered};
+use super::gather::{Gather, Gathered, Known};
 use super::line::Line;
 use super::{Shared, random};
 use crate::keeper::wire::{self, Answer, Batch, Lane, Mail, Said, ServerId};
@@ -93,13 +93,15 @@ impl Listener {
         }
     }
 
-    fn fail(&self, failure: &Failure) {
+    /// Gives where a session has been opened in vain.
+    fn fail(&self, failure: &Failure) -> Vec<Known> {
         match self {
             // Whoever does not listen need not know.
             Self::One { reply_to, .. } => drop(reply_to.send(Err(failure.clone()))),
-            Self::Many(gather) => gather.fail(failure.clone()),
+            Self::Many(gather) => return gather.fail(failure.clone()),
             Self::Introduced { .. } | Self::Done(_) => {}
         }
+        Vec::new()
     }
 
     /// Whether there is more to hear after this reply.
@@ -453,11 +455,10 @@ impl Post {
                 Gathered::NotYet => None,
                 Gathered::Later(reply) => gather.reply_to.send(Ok(reply)),
                 Gathered::Said => None,
-                Gathered::All(reply, sessions) => {
-                    if let (true, Reply::Session(open)) = (gather.carries, &reply) {
-                        self.shared.carry(open, gather.reply_to.clone(), sessions);
-                    }
-                    gather.reply_to.send(Ok(reply))
+                Gathered::All(reply, sessions) => self.shared.conclude(gather, reply, sessions),
+                Gathered::InVain(known) => {
+                    self.shared.detach_all([known]);
+                    None
                 }
             },
             Listener::Introduced { carried, attachment, is_carried: true } => {
@@ -516,7 +517,7 @@ impl Post {
         for listener in std::mem::take(&mut self.listeners).into_values() {
             match &listener {
                 Listener::Many(gather) if self.line.face.is_some() => self.shared.without(gather, &self.line),
-                listener => listener.fail(failure),
+                listener => self.shared.detach_all(listener.fail(failure)),
             }
         }
         self.views.clear();

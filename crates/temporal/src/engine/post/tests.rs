@@ -1,5 +1,7 @@
 use futures_util::FutureExt;
-use tenure_core::{Grant, Key, Lifetime, Limits, Namespace, PoolName, PoolPath, Timestamp, Token};
+use tenure_core::{
+    Grant, Holder, Key, Lifetime, Limits, Namespace, PoolName, PoolPath, SessionOpen, Timestamp, Token, Ttl,
+};
 use tenure_engine::Answered;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -77,6 +79,30 @@ fn take_backs(post: &Post) -> Vec<Token> {
         _ => None,
     });
     mails.collect()
+}
+
+#[tokio::test]
+async fn a_session_that_one_keeper_refuses_is_attached_nowhere() {
+    let (lines, mut letters): (Vec<_>, Vec<_>) = (0..2).map(|index| Line::new(index, "keeper".into())).unzip();
+    let shared = Shared::new(Arc::new(Link::to_nobody().await), options(), lines.into_iter().map(Arc::new).collect());
+    let (answers, mut heard) = mpsc::unbounded_channel();
+    let gather = Gather::new(ReplyTo { id: 1, answers, returns: false }, 0..2, true);
+    let open = SessionOpen {
+        id: SessionId(3),
+        key: Key::from_nonce(7),
+        holder: Arc::new(Holder::parse("job", []).unwrap()),
+        grace: Ttl::from_millis(1),
+        deadline: None,
+        attachment: 4,
+    };
+    assert!(matches!(gather.take(0, Reply::Session(open)), Gathered::NotYet));
+    let Gathered::All(reply, sessions) = gather.take(1, Reply::Refused(Box::new(Refusal::UnknownSession))) else {
+        panic!("all have answered");
+    };
+    shared.conclude(&gather, reply, sessions);
+    assert!(matches!(heard.try_recv().unwrap().reply, Ok(Reply::Refused(_))));
+    let told = letters[0].try_recv().ok();
+    assert!(matches!(told, Some(Letter::Detach { session: SessionId(3), attachment: 4 })), "it would never end");
 }
 
 #[tokio::test]
