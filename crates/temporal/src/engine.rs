@@ -37,6 +37,8 @@ use post::{Letter, Listener, Post};
 const STICKY_TIMEOUT: Duration = Duration::from_secs(1);
 /// What happens is followed for so long after somebody has asked.
 const FOLLOW: Duration = Duration::from_secs(60);
+/// How long is waited for what faces have to add to the answer of all: one that is stuck must not hold up the rest.
+const FACE_PATIENCE: Duration = Duration::from_secs(3);
 
 /// How the engine is run.
 #[derive(Clone, Debug)]
@@ -260,6 +262,9 @@ impl Engine for Keepers {
             return Ok(Ticket(ticket));
         }
         let gather = Gather::new(reply_to, lines.iter().map(|line| line.index), carries);
+        if let Command::OwnerGone { .. } | Command::Withdraw { .. } = command {
+            self.shared.clone().answer_without_silent_faces(&lines, &gather);
+        }
         for line in &lines {
             let listener = Listener::Many(gather.clone());
             let command = Box::new(command.clone());
@@ -307,19 +312,22 @@ impl Engine for Keepers {
                 self.shared.depth.fetch_sub(1, Ordering::AcqRel);
             }
             // One that has ended has nothing to show, and drops the question.
-            answers.push((answered, line.face.is_some() && !of_one));
+            answers.push((answered, (line.face.is_some() && !of_one).then_some(line)));
         }
         Box::pin(async move {
             if let Some(failure) = refused {
                 return Err(failure);
             }
             let mut views = Vec::new();
-            for (answered, may_be_gone) in answers {
-                match answered.await {
-                    Ok(view) => views.push(view),
-                    Err(_) if may_be_gone => {}
-                    Err(_) => return Err(Failure::Lost),
-                }
+            let patience = tokio::time::Instant::now() + FACE_PATIENCE;
+            for (answered, face) in answers {
+                let Some(face) = face else {
+                    views.push(answered.await.map_err(|_| Failure::Lost)?);
+                    continue;
+                };
+                let answered = tokio::time::timeout_at(patience, answered).await;
+                face.note_silence(answered.is_err());
+                views.extend(answered.ok().and_then(Result::ok));
             }
             Ok(gather::merge(views, limit))
         })
@@ -338,8 +346,12 @@ impl Engine for Keepers {
             }
         }
         Box::pin(async move {
-            for (known, may_be_gone) in followers {
-                if known.await.is_err() && !may_be_gone {
+            let patience = tokio::time::Instant::now() + FACE_PATIENCE;
+            for (known, is_face) in followers {
+                if is_face {
+                    // What happened at one that is stuck, or has ended, is heard of later or never.
+                    let _ = tokio::time::timeout_at(patience, known).await;
+                } else if known.await.is_err() {
                     return Err(Failure::Lost);
                 }
             }
@@ -507,13 +519,26 @@ impl Shared {
         }
     }
 
-    /// Does without the answer of a face that has ended.
+    /// Does without the answer of a face, if it has not given one.
     fn without(&self, gather: &Gather, line: &Line) {
         let nothing = Reply::Refused(Box::new(Refusal::NotHeld));
         if let Gathered::All(reply, sessions) = gather.take(line.index, nothing) {
             // Nothing that is granted is asked of several.
             let _ = self.conclude(gather, reply, sessions);
         }
+    }
+
+    /// Faces that are stuck hear of it some day; whoever says it does not wait for that.
+    fn answer_without_silent_faces(self: Arc<Self>, lines: &[Arc<Line>], gather: &Arc<Gather>) {
+        let faces: Vec<_> = lines.iter().filter(|line| line.face.is_some()).cloned().collect();
+        if faces.is_empty() {
+            return;
+        }
+        let gather = gather.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(FACE_PATIENCE).await;
+            faces.iter().for_each(|face| self.without(&gather, face));
+        });
     }
 
     /// Says what has come of a command that all have answered. A session that some have refused is attached nowhere, else

@@ -49,8 +49,14 @@ impl Gather {
     pub(super) fn take(&self, line: usize, reply: Reply) -> Gathered {
         let mut replies = self.replies.lock().unwrap_or_else(PoisonError::into_inner);
         if replies.get(&line).is_none_or(Option::is_some) {
-            // A session that a face forgets is not over: only a keeper can say that.
-            let said = matches!(reply, Reply::Refused(_)) && (is_face(line) || self.over.swap(true, Ordering::AcqRel));
+            // A session that a face forgets is not over: only a keeper can say that. It may also be late, and have been done
+            // without.
+            let said = match &reply {
+                Reply::Lost(_) => false,
+                _ if is_face(line) => true,
+                Reply::Refused(_) => self.over.swap(true, Ordering::AcqRel),
+                _ => false,
+            };
             return if said { Gathered::Said } else { Gathered::Later(reply) };
         }
         let in_vain = match &reply {

@@ -270,11 +270,17 @@ impl Post {
                 self.put(Mail::Detach { session, attachment });
             }
             Letter::Query { query, answer } => {
+                if self.line.face.is_some() {
+                    self.forget_unasked();
+                }
                 let ticket = self.own_ticket();
                 self.views.insert(ticket, answer);
                 self.put(Mail::Query { ticket, query });
             }
-            Letter::Follow(follower) => self.followers.push(follower),
+            Letter::Follow(follower) => {
+                self.followers.retain(|follower| !follower.is_closed());
+                self.followers.push(follower);
+            }
             Letter::Advance { millis, done } => {
                 let ticket = self.own_ticket();
                 self.listeners.insert(ticket, Listener::Done(done));
@@ -297,6 +303,15 @@ impl Post {
             self.take(letter);
         }
         self.begin_again();
+    }
+
+    /// Drops questions that nobody waits for any more: a face that is stuck would gather them until there is no room for
+    /// anything else.
+    fn forget_unasked(&mut self) {
+        self.views.retain(|_, answer| !answer.is_closed());
+        let before = self.unsent.len();
+        self.unsent.retain(|(_, mail)| !matches!(mail, Mail::Query { ticket, .. } if !self.views.contains_key(ticket)));
+        self.depth.fetch_sub(before - self.unsent.len(), Ordering::AcqRel);
     }
 
     /// From the other end than those of callers.
