@@ -192,13 +192,16 @@ impl Keepers {
 
     /// Those who may have made a key: which keeper it is, is in the key, and which face, if it is one.
     fn of_key(&self, namespace: &Namespace, key: Key, pool: Option<&PoolName>) -> Vec<Arc<Line>> {
-        if let Some(face) = pool.and_then(|pool| self.shared.face(namespace, pool)) {
+        let face = pool.and_then(|pool| self.shared.face(namespace, pool));
+        let is_face_of = |line: &Arc<Line>| line.face.as_ref().is_some_and(|face| face.may_have_made(key));
+        if let Some(face) = face.clone().filter(is_face_of) {
             return vec![face];
         }
         let mark = usize::try_from(key.as_bits() % u128::from(KEEPERS_MAX)).expect("it is below 64");
         let keepers = &self.shared.keepers;
         let keeper = keepers.get(mark).unwrap_or(&keepers[0]).clone();
-        let faces = self.shared.faces().filter(|line| line.face.as_ref().is_some_and(|face| face.may_have_made(key)));
+        // A face may have taken over a key that others made; a keeper, one of a pool that had the name before the face.
+        let faces: Vec<_> = face.map_or_else(|| self.shared.faces().filter(is_face_of).collect(), |face| vec![face]);
         [keeper].into_iter().chain(faces).collect()
     }
 
