@@ -15,7 +15,7 @@ use super::gather::{Gather, Gathered, Known};
 use super::line::Line;
 use super::{Shared, random};
 use crate::keeper::wire::{self, Answer, Batch, Lane, Mail, Said, ServerId};
-use crate::keeper::workflow::Start;
+use crate::keeper::workflow::{PARKED_MAX, Start};
 
 /// The most in one message, which may have 2 MiB: an oversized one would wedge the keeper for everybody.
 const BATCH_BYTES_MAX: usize = 500_000;
@@ -26,8 +26,11 @@ const COMMAND_BYTES_MAX: usize = 1_000_000;
 const VIEW_BYTES: usize = 120_000;
 /// How long a message waits for news. Less than half of what a keeper takes for silence.
 const PARK: Duration = Duration::from_secs(4);
-/// How long after an answer that had nothing to say news is asked for again, where the keeper does not let it wait.
+/// How long after an answer that had nothing to say news is asked for again, where the keeper does not let it wait: there,
+/// all servers together ask no more than fifty times a second.
 const NEWS_AGAIN: Duration = Duration::from_millis(100);
+/// The same for a server at which nobody waits for anything, and what happens is only followed.
+const NEWS_AGAIN_IDLE: Duration = Duration::from_secs(1);
 /// How long a call may take. A message that waits is answered in time.
 const CALL_TIMEOUT: Duration = Duration::from_secs(8);
 /// A keeper that begins another run turns everybody away for a moment.
@@ -140,6 +143,8 @@ pub(super) struct Post {
     /// What was said later than what has not arrived yet, and to what.
     early: BTreeMap<u64, (Said, Arc<Batch>)>,
     heard: u64,
+    /// How many there are before the same keeper.
+    servers: u32,
     /// How far what happened is known here.
     followed: Seq,
     stopping: bool,
@@ -170,6 +175,7 @@ impl Post {
             carriers: HashMap::new(),
             early: BTreeMap::new(),
             heard: 0,
+            servers: 1,
             followed: Seq(0),
             stopping: false,
             left: false,
@@ -180,7 +186,7 @@ impl Post {
     /// Runs until it is told to stop.
     pub(super) async fn run(mut self) {
         let (mut mail, mut news) = (None, None);
-        let mut news_at = Instant::now();
+        let mut nothing_new: Option<Instant> = None;
         loop {
             while let Ok(letter) = self.letters.try_recv() {
                 self.take(letter);
@@ -206,6 +212,7 @@ impl Post {
                 mail = Some(self.send(Lane::Mail));
             }
             let waits = !self.listeners.is_empty() || self.shared.is_watched();
+            let news_at = nothing_new.map_or_else(Instant::now, |at| at + self.news_again());
             if news.is_none() && waits && self.heard > 0 && !self.stopping && Instant::now() >= news_at {
                 news = Some(self.send(Lane::News));
             }
@@ -224,9 +231,7 @@ impl Post {
                     if matches!(answer, Err(Undelivered::Gone)) {
                         return self.end();
                     }
-                    if !self.hear(sent, answer) {
-                        news_at = Instant::now() + NEWS_AGAIN;
-                    }
+                    nothing_new = (!self.hear(sent, answer)).then(Instant::now);
                 }
                 letter = self.letters.recv(), if !self.stopping => match letter {
                     Some(letter) => self.take(letter),
@@ -425,8 +430,18 @@ impl Post {
         }
     }
 
+    fn news_again(&self) -> Duration {
+        let places = u32::try_from(PARKED_MAX).expect("there are few");
+        match self.servers {
+            servers if servers <= places => NEWS_AGAIN,
+            _ if self.listeners.is_empty() => NEWS_AGAIN_IDLE,
+            servers => NEWS_AGAIN * servers / places,
+        }
+    }
+
     fn hand_out(&mut self, said: Said) {
         self.shared.clock.hear(said.at);
+        self.servers = said.servers;
         if !said.happened.is_empty() {
             let last = said.happened.iter().map(wire::Happened::last).max().unwrap_or_default();
             self.shared.record(&self.line, self.followed, said.happened);
