@@ -594,7 +594,10 @@ async fn deliver(shared: Arc<Shared>, line: Arc<Line>, batch: Arc<Batch>) -> Out
             Err(UpdateError::NotFound) => {
                 tracing::info!(keeper = id, "a keeper is started");
                 // If it cannot be started, that shows when the message is sent again.
-                let _ = shared.link.start_keeper(id, &Start::New(shared.settings(line.index))).await;
+                if shared.link.start_keeper(id, &Start::New(shared.settings(line.index))).await.is_err() {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(RETRY_MAX);
+                }
             }
             Err(UpdateError::Unknown(why)) => {
                 tracing::debug!(keeper = id, why, "a message is sent again");
