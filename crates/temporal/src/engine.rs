@@ -37,6 +37,8 @@ use post::{Letter, Listener, Post};
 const STICKY_TIMEOUT: Duration = Duration::from_secs(1);
 /// What happens is followed for so long after somebody has asked.
 const FOLLOW: Duration = Duration::from_secs(60);
+/// How long is waited for what faces have to add to the answer of all: one that is stuck must not hold up the rest.
+const FACE_PATIENCE: Duration = Duration::from_secs(3);
 
 /// How the engine is run.
 #[derive(Clone, Debug)]
@@ -113,24 +115,7 @@ impl Keepers {
         let ids = (0..options.keepers).map(|index| (index, options.keeper_id(index)));
         let (keepers, letters): (Vec<_>, Vec<_>) = ids.map(|(index, id)| Line::new(index, id)).unzip();
         let keepers: Vec<_> = keepers.into_iter().map(Arc::new).collect();
-        let shared = Arc::new(Shared {
-            link,
-            options,
-            clock: KeeperClock::default(),
-            log: Mutex::new(Log { store: MemoryStore::new(), last: Seq(0), is_mixed: false }),
-            last: watch::Sender::new(Seq(0)),
-            followed_until: Mutex::new(None),
-            watched: Notify::new(),
-            carried: Mutex::default(),
-            opened: Mutex::default(),
-            keepers,
-            faces: RwLock::default(),
-            lines: AtomicUsize::new(KEEPERS_MAX as usize),
-            tasks: Mutex::default(),
-            finding: Mutex::default(),
-            depth: Arc::default(),
-            tickets: AtomicU64::new(0),
-        });
+        let shared = Arc::new(Shared::new(link, options, keepers));
         for (line, letters) in shared.keepers.iter().zip(letters) {
             shared.spawn(Post::new(shared.clone(), line.clone(), letters, shared.depth.clone()).run());
         }
@@ -207,13 +192,16 @@ impl Keepers {
 
     /// Those who may have made a key: which keeper it is, is in the key, and which face, if it is one.
     fn of_key(&self, namespace: &Namespace, key: Key, pool: Option<&PoolName>) -> Vec<Arc<Line>> {
-        if let Some(face) = pool.and_then(|pool| self.shared.face(namespace, pool)) {
+        let face = pool.and_then(|pool| self.shared.face(namespace, pool));
+        let is_face_of = |line: &Arc<Line>| line.face.as_ref().is_some_and(|face| face.may_have_made(key));
+        if let Some(face) = face.clone().filter(is_face_of) {
             return vec![face];
         }
         let mark = usize::try_from(key.as_bits() % u128::from(KEEPERS_MAX)).expect("it is below 64");
         let keepers = &self.shared.keepers;
         let keeper = keepers.get(mark).unwrap_or(&keepers[0]).clone();
-        let faces = self.shared.faces().filter(|line| line.face.as_ref().is_some_and(|face| face.may_have_made(key)));
+        // A face may have taken over a key that others made; a keeper, one of a pool that had the name before the face.
+        let faces: Vec<_> = face.map_or_else(|| self.shared.faces().filter(is_face_of).collect(), |face| vec![face]);
         [keeper].into_iter().chain(faces).collect()
     }
 
@@ -277,6 +265,9 @@ impl Engine for Keepers {
             return Ok(Ticket(ticket));
         }
         let gather = Gather::new(reply_to, lines.iter().map(|line| line.index), carries);
+        if let Command::OwnerGone { .. } | Command::Withdraw { .. } = command {
+            self.shared.clone().answer_without_silent_faces(&lines, &gather);
+        }
         for line in &lines {
             let listener = Listener::Many(gather.clone());
             let command = Box::new(command.clone());
@@ -298,11 +289,7 @@ impl Engine for Keepers {
     fn detach(&self, session: SessionId, attachment: u64) {
         let known = lock(&self.shared.carried).remove(&(session, attachment));
         let elsewhere = known.map(|carried| carried.elsewhere).unwrap_or_default();
-        for (index, session, attachment) in [(0, session, attachment)].into_iter().chain(elsewhere) {
-            if let Some(line) = self.shared.line(index) {
-                line.send(Letter::Detach { session, attachment });
-            }
-        }
+        self.shared.detach_all([(0, session, attachment)].into_iter().chain(elsewhere));
     }
 
     fn query(&self, query: Query) -> Answer<Result<View, Refusal>> {
@@ -328,19 +315,22 @@ impl Engine for Keepers {
                 self.shared.depth.fetch_sub(1, Ordering::AcqRel);
             }
             // One that has ended has nothing to show, and drops the question.
-            answers.push((answered, line.face.is_some() && !of_one));
+            answers.push((answered, (line.face.is_some() && !of_one).then_some(line)));
         }
         Box::pin(async move {
             if let Some(failure) = refused {
                 return Err(failure);
             }
             let mut views = Vec::new();
-            for (answered, may_be_gone) in answers {
-                match answered.await {
-                    Ok(view) => views.push(view),
-                    Err(_) if may_be_gone => {}
-                    Err(_) => return Err(Failure::Lost),
-                }
+            let patience = tokio::time::Instant::now() + FACE_PATIENCE;
+            for (answered, face) in answers {
+                let Some(face) = face else {
+                    views.push(answered.await.map_err(|_| Failure::Lost)?);
+                    continue;
+                };
+                let answered = tokio::time::timeout_at(patience, answered).await;
+                face.note_silence(answered.is_err());
+                views.extend(answered.ok().and_then(Result::ok));
             }
             Ok(gather::merge(views, limit))
         })
@@ -359,8 +349,12 @@ impl Engine for Keepers {
             }
         }
         Box::pin(async move {
-            for (known, may_be_gone) in followers {
-                if known.await.is_err() && !may_be_gone {
+            let patience = tokio::time::Instant::now() + FACE_PATIENCE;
+            for (known, is_face) in followers {
+                if is_face {
+                    // What happened at one that is stuck, or has ended, is heard of later or never.
+                    let _ = tokio::time::timeout_at(patience, known).await;
+                } else if known.await.is_err() {
                     return Err(Failure::Lost);
                 }
             }
@@ -406,6 +400,27 @@ impl Drop for Keepers {
 }
 
 impl Shared {
+    fn new(link: Arc<Link>, options: Options, keepers: Vec<Arc<Line>>) -> Self {
+        Self {
+            link,
+            options,
+            clock: KeeperClock::default(),
+            log: Mutex::new(Log { store: MemoryStore::new(), last: Seq(0), is_mixed: false }),
+            last: watch::Sender::new(Seq(0)),
+            followed_until: Mutex::new(None),
+            watched: Notify::new(),
+            carried: Mutex::default(),
+            opened: Mutex::default(),
+            keepers,
+            faces: RwLock::default(),
+            lines: AtomicUsize::new(usize::try_from(KEEPERS_MAX).expect("it is 64")),
+            tasks: Mutex::default(),
+            finding: Mutex::default(),
+            depth: Arc::default(),
+            tickets: AtomicU64::new(0),
+        }
+    }
+
     fn settings(&self, index: usize) -> Settings {
         Settings {
             limits: self.options.limits,
@@ -473,10 +488,21 @@ impl Shared {
         lock(&self.carried).insert((open.id, open.attachment), Carried { connection, elsewhere });
     }
 
-    /// Notes that a connection has lost its session, if the first keeper says so: sessions are known by its numbers.
+    /// Notes that a connection has lost its session, if the first keeper says so: sessions are known by its numbers. The
+    /// others are told, because whoever hangs up later knows nothing but those.
     fn carry_no_more(&self, line: &Line, session: (SessionId, u64)) {
-        if line.index == 0 {
-            lock(&self.carried).remove(&session);
+        if line.index > 0 {
+            return;
+        }
+        let carried = lock(&self.carried).remove(&session);
+        self.detach_all(carried.map(|carried| carried.elsewhere).unwrap_or_default());
+    }
+
+    fn detach_all(&self, known: impl IntoIterator<Item = Known>) {
+        for (index, session, attachment) in known {
+            if let Some(line) = self.line(index) {
+                line.send(Letter::Detach { session, attachment });
+            }
         }
     }
 
@@ -492,25 +518,41 @@ impl Shared {
         match lock(&self.carried).get_mut(&session) {
             Some(carried) => carried.elsewhere.push(known),
             // Its connection is gone already.
-            None => {
-                let (index, session, attachment) = known;
-                if let Some(line) = self.line(index) {
-                    line.send(Letter::Detach { session, attachment });
-                }
-            }
+            None => self.detach_all([known]),
         }
     }
 
-    /// Does without the answer of a face that has ended.
+    /// Does without the answer of a face, if it has not given one.
     fn without(&self, gather: &Gather, line: &Line) {
         let nothing = Reply::Refused(Box::new(Refusal::NotHeld));
         if let Gathered::All(reply, sessions) = gather.take(line.index, nothing) {
-            if let (true, Reply::Session(open)) = (gather.carries, &reply) {
-                self.carry(open, gather.reply_to.clone(), sessions);
-            }
-            // Whoever does not listen need not know: nothing that is granted is asked of several.
-            let _ = gather.reply_to.send(Ok(reply));
+            // Nothing that is granted is asked of several.
+            let _ = self.conclude(gather, reply, sessions);
         }
+    }
+
+    /// Faces that are stuck hear of it some day; whoever says it does not wait for that.
+    fn answer_without_silent_faces(self: Arc<Self>, lines: &[Arc<Line>], gather: &Arc<Gather>) {
+        let faces: Vec<_> = lines.iter().filter(|line| line.face.is_some()).cloned().collect();
+        if faces.is_empty() {
+            return;
+        }
+        let gather = gather.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(FACE_PATIENCE).await;
+            faces.iter().for_each(|face| self.without(&gather, face));
+        });
+    }
+
+    /// Says what has come of a command that all have answered. A session that some have refused is attached nowhere, else
+    /// it would be carried by nobody and never end.
+    fn conclude(&self, gather: &Gather, reply: Reply, sessions: Vec<Known>) -> Option<Token> {
+        match &reply {
+            Reply::Session(open) if gather.carries => self.carry(open, gather.reply_to.clone(), sessions),
+            _ if gather.carries => self.detach_all(sessions),
+            _ => {}
+        }
+        gather.reply_to.send(Ok(reply))
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
-use tenure_core::{Command, Limits, Machine, Numbering, Refusal, Reply, Seq, State, Timestamp, Ttl, View};
+use tenure_core::{Command, HoldView, Limits, Machine, Numbering, Refusal, Reply, Seq, State, Timestamp, Ttl, View};
 use tenure_engine::{Audience, Caller, Desk, Nonces};
 
 use wire::{Answer, Batch, Happened, Lane, Mail, Said, ServerId};
@@ -23,11 +23,13 @@ const ANSWER_BYTES_MAX: usize = 1_400_000;
 pub(crate) const STATE_BYTES_MAX: usize = 1_200_000;
 /// How much of what happened is kept for those who follow it.
 const HAPPENED_BYTES_MAX: usize = 256_000;
-/// What a command adds to the state is at most so many times what it takes itself: a hold is there with its pool, its
-/// request and its event.
-const GROWTH_FACTOR: usize = 4;
-/// The state is not measured for less.
-const GROWTH_BYTES_MIN: usize = 32_000;
+/// The size of the state is reckoned anew after so many bytes of commands that may have made it larger.
+const BYTES_UNMEASURED_MAX: usize = 64_000;
+/// What such a command leaves in the state besides what it says.
+const ENTRY_BYTES: usize = 200;
+/// How much is told of those who are in the way, in all refusals that one message is answered with: what has not been said yet
+/// is carried into the next run too.
+const DETAILS_BYTES_MAX: usize = 100_000;
 /// Fewer than on a disk: each is carried from run to run.
 const REQUESTS_REMEMBERED_MAX: usize = 2_048;
 
@@ -104,8 +106,8 @@ pub(crate) struct Keeper {
     happened_bytes: usize,
     /// As of the last time it was reckoned.
     state_bytes: usize,
-    /// What it may have grown by since it was measured.
-    growth_bytes: usize,
+    /// What has come to it since, at most.
+    unmeasured_bytes: usize,
     /// Whether something may have ended since then.
     may_have_shrunk: bool,
     /// Since this run began.
@@ -122,6 +124,9 @@ struct Server {
     news: Vec<(u64, Reply)>,
     lanes: [LaneState; 2],
     follows: Option<Seq>,
+    /// How much is in the news about those who are in the way.
+    #[serde(skip)]
+    details_bytes: usize,
 }
 
 /// The last message of a lane and what was said to it, in case that is asked again.
@@ -153,7 +158,7 @@ impl Keeper {
             happened: VecDeque::new(),
             happened_bytes: 0,
             state_bytes: 0,
-            growth_bytes: 0,
+            unmeasured_bytes: 0,
             may_have_shrunk: false,
             commands: 0,
         }
@@ -266,13 +271,14 @@ impl Keeper {
             self.close();
         }
         let lanes = [LaneState::default(), LaneState::default()];
-        let server = Server { name: batch.name.clone(), heard: at, answers: 0, news: Vec::new(), lanes, follows: None };
+        let (name, news) = (batch.name.clone(), Vec::new());
+        let server = Server { name, heard: at, answers: 0, news, lanes, follows: None, details_bytes: 0 };
         self.servers.insert(batch.server, server);
     }
 
     /// Its connections are gone, and nobody waits on its behalf.
     fn forget(&mut self, id: ServerId) {
-        self.servers.remove(&id);
+        let forgotten = self.servers.remove(&id);
         self.gone.push_back(id);
         if self.gone.len() > GONE_MAX {
             self.gone.pop_front();
@@ -288,6 +294,10 @@ impl Keeper {
                 self.desk.lose(caller.id());
             }
         }
+        // Only now, when no other caller of the same server can be next.
+        for (ticket, token) in forgotten.map(|server| wire::unheard(&server.news)).unwrap_or_default() {
+            self.desk.hang_up((id, ticket), Some(token));
+        }
     }
 
     fn handle(&mut self, server: ServerId, mail: &Mail) {
@@ -299,13 +309,13 @@ impl Keeper {
                     self.tell(caller, Reply::Refused(Box::new(refused)));
                     return;
                 }
-                if grows(command) && self.is_heavy() {
+                if is_new_work(command) && self.is_heavy() {
                     let limit = "keeper_bytes_max".into();
                     let refused = Refusal::LimitReached { limit, max: STATE_BYTES_MAX };
                     self.tell(caller, Reply::Refused(Box::new(refused)));
                     return;
                 }
-                self.weigh(command);
+                self.unmeasured_bytes += growth(command);
                 lock(&self.nonces).next = *nonce;
                 self.desk.command(self.once(command.clone(), *nonce), caller);
             }
@@ -359,13 +369,21 @@ impl Keeper {
         }
     }
 
-    fn tell(&mut self, caller: Remote, reply: Reply) {
+    fn tell(&mut self, caller: Remote, mut reply: Reply) {
         if caller.server == ServerId::HOUSE {
             self.house.push((caller.ticket, reply));
             return;
         }
         // Nobody is told who is gone.
         if let Some(server) = self.servers.get_mut(&caller.server) {
+            if let Reply::Refused(refusal) = &mut reply
+                && let Some(details) = details(refusal)
+            {
+                if server.details_bytes > DETAILS_BYTES_MAX {
+                    details.clear();
+                }
+                server.details_bytes += wire::encode(details).len();
+            }
             server.news.push((caller.ticket, reply));
         }
     }
@@ -386,6 +404,7 @@ impl Keeper {
         let fitting = fitting.count().max(1).min(server.news.len());
         let answers: Vec<_> = server.news.drain(..fitting).collect();
         server.answers += 1;
+        server.details_bytes = 0;
         let number = server.answers;
         let mut said = Said { number, at, answers, views: Vec::new(), last, happened: Vec::new(), servers };
         server.lanes[batch.lane as usize] = LaneState { sequence: batch.sequence, said: Some(said.clone()) };
@@ -400,8 +419,13 @@ impl Keeper {
         let mut views = Vec::new();
         for mail in mail {
             if let Mail::Query { ticket, query } = mail {
-                let view = self.desk.state().query(query);
-                let bytes = wire::encode(&view).len();
+                let mut view = self.desk.state().query(query);
+                let mut bytes = wire::encode(&view).len();
+                if bytes > ANSWER_BYTES_MAX {
+                    let limit = "answer_bytes_max".into();
+                    view = Err(Refusal::LimitReached { limit, max: ANSWER_BYTES_MAX });
+                    bytes = 0;
+                }
                 if bytes > bytes_max {
                     // Asked again, in a message of its own.
                     break;
@@ -425,19 +449,13 @@ impl Keeper {
 
     /// Whether there is no room for more.
     pub(crate) fn is_heavy(&mut self) -> bool {
-        let is_doubtful = self.state_bytes + self.growth_bytes > STATE_BYTES_MAX;
-        if is_doubtful && (self.may_have_shrunk || self.growth_bytes >= GROWTH_BYTES_MIN) {
-            self.growth_bytes = 0;
+        let is_doubtful = self.state_bytes + self.unmeasured_bytes > STATE_BYTES_MAX;
+        if is_doubtful && (self.may_have_shrunk || self.unmeasured_bytes >= BYTES_UNMEASURED_MAX) {
+            self.unmeasured_bytes = 0;
             self.may_have_shrunk = false;
             self.state_bytes = self.snapshot_bytes();
         }
-        self.state_bytes > STATE_BYTES_MAX
-    }
-
-    fn weigh(&mut self, command: &Command) {
-        if grows(command) {
-            self.growth_bytes += GROWTH_FACTOR * wire::encode(command).len();
-        }
+        self.state_bytes + self.unmeasured_bytes > STATE_BYTES_MAX
     }
 }
 
@@ -447,9 +465,27 @@ impl std::fmt::Debug for Keeper {
     }
 }
 
-/// Whether the state may be larger after it.
-fn grows(command: &Command) -> bool {
+/// How much larger the state may be after it.
+fn growth(command: &Command) -> usize {
+    match command {
+        Command::SetCondition(_) => ENTRY_BYTES + wire::encode(command).len(),
+        _ if is_new_work(command) => ENTRY_BYTES + wire::encode(command).len(),
+        _ => 0,
+    }
+}
+
+/// Whether it is refused where there is no room for more.
+fn is_new_work(command: &Command) -> bool {
     matches!(command, Command::Acquire(_) | Command::OpenSession(_) | Command::SetPool(_))
+}
+
+/// Who is in the way, as a refusal tells it.
+fn details(refusal: &mut Refusal) -> Option<&mut Vec<HoldView>> {
+    match refusal {
+        Refusal::Busy(room) | Refusal::TimedOut(room) => Some(&mut room.holders),
+        Refusal::MovedOn { now, .. } => Some(now),
+        _ => None,
+    }
 }
 
 /// Numbers that nobody can guess who does not know all seeds: what servers send is mixed in, and never taken out.
@@ -490,3 +526,6 @@ fn numbers(seeded: &Arc<Mutex<Seeded>>) -> Nonces {
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

@@ -97,6 +97,22 @@ impl Link {
         Ok(Self { client, namespace: namespace.clone(), namespace_id, away: AtomicBool::new(false) })
     }
 
+    /// One on which nothing is ever answered.
+    #[cfg(test)]
+    pub(crate) async fn to_nobody() -> Self {
+        use temporalio_client::callback_based::CallbackBasedGrpcService;
+
+        let nobody = CallbackBasedGrpcService { callback: std::sync::Arc::new(|_| Box::pin(std::future::pending())) };
+        let options = ConnectionOptions::new(url::Url::parse("http://localhost").unwrap())
+            .skip_get_system_info(true)
+            .service_override(nobody)
+            .dns_load_balancing(None)
+            .build();
+        let connection = Connection::connect(options).await.unwrap();
+        let client = Client::new(connection, ClientOptions::new("default").build()).unwrap();
+        Self { client, namespace: "default".into(), namespace_id: String::new(), away: AtomicBool::new(false) }
+    }
+
     /// For workers, and for whoever starts or asks workflows. It tries again by itself.
     pub fn client(&self) -> &Client {
         &self.client

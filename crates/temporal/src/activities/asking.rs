@@ -254,7 +254,8 @@ impl Asking {
         loop {
             let withdraw = Command::Withdraw { namespace: namespace.clone(), request: request.clone() };
             match self.activities.engine.call(withdraw).await {
-                Err(Failure::Overloaded { .. }) => pauses.next().await,
+                // It may be said twice.
+                Err(Failure::Overloaded { .. } | Failure::Lost) => pauses.next().await,
                 Ok(_) => return,
                 Err(failure) => return tracing::warn!(%failure, "a grant that nobody received was not taken back"),
             }

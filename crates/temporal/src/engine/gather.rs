@@ -19,6 +19,8 @@ pub(super) struct Gather {
     replies: Mutex<BTreeMap<usize, Option<Reply>>>,
     /// Whether the last word has been said.
     over: AtomicBool,
+    /// Whether one has not answered and never will.
+    failed: AtomicBool,
 }
 
 /// What is to be done with an answer of one keeper.
@@ -31,6 +33,8 @@ pub(super) enum Gathered {
     Later(Reply),
     /// What another keeper has said already.
     Said,
+    /// A session that nobody knows how to use: another keeper will never answer.
+    InVain(Known),
 }
 
 /// By what numbers a session is known at the end of a line: the line, its own and its connection's.
@@ -39,25 +43,36 @@ pub(super) type Known = (usize, SessionId, u64);
 impl Gather {
     pub(super) fn new(reply_to: ReplyTo, lines: impl Iterator<Item = usize>, carries: bool) -> Arc<Self> {
         let replies = Mutex::new(lines.map(|line| (line, None)).collect());
-        Arc::new(Self { reply_to, carries, replies, over: AtomicBool::new(false) })
+        Arc::new(Self { reply_to, carries, replies, over: AtomicBool::new(false), failed: AtomicBool::new(false) })
     }
 
     pub(super) fn take(&self, line: usize, reply: Reply) -> Gathered {
         let mut replies = self.replies.lock().unwrap_or_else(PoisonError::into_inner);
         if replies.get(&line).is_none_or(Option::is_some) {
-            // A session that a face forgets is not over: only a keeper can say that.
-            let said = matches!(reply, Reply::Refused(_)) && (is_face(line) || self.over.swap(true, Ordering::AcqRel));
+            // A session that a face forgets is not over: only a keeper can say that. It may also be late, and have been done
+            // without.
+            let said = match &reply {
+                Reply::Lost(_) => false,
+                _ if is_face(line) => true,
+                Reply::Refused(_) => self.over.swap(true, Ordering::AcqRel),
+                _ => false,
+            };
             return if said { Gathered::Said } else { Gathered::Later(reply) };
         }
+        let in_vain = match &reply {
+            Reply::Session(open) if self.carries && self.failed.load(Ordering::Acquire) => {
+                Some(Gathered::InVain((line, open.id, open.attachment)))
+            }
+            _ => None,
+        };
         replies.insert(line, Some(reply));
+        if let Some(in_vain) = in_vain {
+            return in_vain;
+        }
         if replies.values().any(Option::is_none) {
             return Gathered::NotYet;
         }
-        let sessions = replies.iter().filter_map(|(line, reply)| match reply {
-            Some(Reply::Session(open)) => Some((*line, open.id, open.attachment)),
-            _ => None,
-        });
-        let sessions = sessions.collect();
+        let sessions = sessions(&replies);
         let said = |of_face: bool| {
             let said = replies.iter().filter(move |(line, _)| is_face(**line) == of_face);
             said.filter_map(|(_, reply)| reply.as_ref())
@@ -65,10 +80,26 @@ impl Gather {
         Gathered::All(combine(said(false), said(true)), sessions)
     }
 
-    pub(super) fn fail(&self, failure: Failure) {
+    /// One will not answer. Gives where others have opened a session that is now in vain.
+    pub(super) fn fail(&self, failure: Failure) -> Vec<Known> {
+        let replies = self.replies.lock().unwrap_or_else(PoisonError::into_inner);
         // Whoever does not listen need not know.
         let _ = self.reply_to.send(Err(failure));
+        if !self.carries || !replies.values().any(Option::is_none) {
+            return Vec::new();
+        }
+        self.failed.store(true, Ordering::Release);
+        sessions(&replies)
     }
+}
+
+/// By what numbers those who have answered know the session, if it is one.
+fn sessions(replies: &BTreeMap<usize, Option<Reply>>) -> Vec<Known> {
+    let sessions = replies.iter().filter_map(|(line, reply)| match reply {
+        Some(Reply::Session(open)) => Some((*line, open.id, open.attachment)),
+        _ => None,
+    });
+    sessions.collect()
 }
 
 /// What keepers and faces have said. A face has its own pool and what belongs to it, and may know nothing of the rest.

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tenure_core::{Key, PoolName};
 use tokio::sync::mpsc;
@@ -36,6 +37,17 @@ impl Line {
         (Self { index, workflow_id, face: None, post }, letters)
     }
 
+    /// Notes whether it answers, and says so in the log when that changes.
+    pub(super) fn note_silence(&self, silent: bool) {
+        let Some(face) = &self.face else { return };
+        if face.silent.swap(silent, Ordering::Relaxed) != silent {
+            match silent {
+                true => tracing::warn!(face = self.workflow_id, "a face does not answer, and is left out of listings"),
+                false => tracing::info!(face = self.workflow_id, "a face answers again"),
+            }
+        }
+    }
+
     /// False if there is nobody any more.
     pub(super) fn send(&self, letter: Letter) -> bool {
         self.post.send(letter).is_ok()
@@ -47,11 +59,18 @@ pub(super) struct Face {
     mark: u16,
     /// The sessions that were made known to it.
     introduced: Mutex<HashSet<Key>>,
+    /// Whether it did not answer when it was last asked together with all others.
+    silent: AtomicBool,
 }
 
 impl Face {
     pub(super) fn new(pool: PoolName) -> Self {
-        Self { mark: crate::faces::mark(pool.as_str()), pool, introduced: Mutex::default() }
+        Self {
+            mark: crate::faces::mark(pool.as_str()),
+            pool,
+            introduced: Mutex::default(),
+            silent: AtomicBool::new(false),
+        }
     }
 
     /// Whether it may have made this key. It may also be a keeper's that happens to look so.

@@ -11,21 +11,26 @@ use tenure_engine::{Failure, ReplyTo};
 use tokio::sync::{mpsc, oneshot};
 
 use super::call::UpdateError;
-use super::gather::{Gather, Gathered};
+use super::gather::{Gather, Gathered, Known};
 use super::line::Line;
 use super::{Shared, random};
 use crate::keeper::wire::{self, Answer, Batch, Lane, Mail, Said, ServerId};
-use crate::keeper::workflow::Start;
+use crate::keeper::workflow::{PARKED_MAX, Start};
 
 /// The most in one message, which may have 2 MiB: an oversized one would wedge the keeper for everybody.
 const BATCH_BYTES_MAX: usize = 500_000;
 const BATCH_MAILS_MAX: usize = 2_000;
+/// One command alone may have more than a batch of them, but not so much that its message is oversized.
+const COMMAND_BYTES_MAX: usize = 1_000_000;
 /// What the answer to a question may take, which comes in the same message as all others.
 const VIEW_BYTES: usize = 120_000;
 /// How long a message waits for news. Less than half of what a keeper takes for silence.
 const PARK: Duration = Duration::from_secs(4);
-/// How long after an answer that had nothing to say news is asked for again, where the keeper does not let it wait.
+/// How long after an answer that had nothing to say news is asked for again, where the keeper does not let it wait: there,
+/// all servers together ask no more than fifty times a second.
 const NEWS_AGAIN: Duration = Duration::from_millis(100);
+/// The same for a server at which nobody waits for anything, and what happens is only followed.
+const NEWS_AGAIN_IDLE: Duration = Duration::from_secs(1);
 /// How long a call may take. A message that waits is answered in time.
 const CALL_TIMEOUT: Duration = Duration::from_secs(8);
 /// A keeper that begins another run turns everybody away for a moment.
@@ -91,13 +96,15 @@ impl Listener {
         }
     }
 
-    fn fail(&self, failure: &Failure) {
+    /// Gives where a session has been opened in vain.
+    fn fail(&self, failure: &Failure) -> Vec<Known> {
         match self {
             // Whoever does not listen need not know.
             Self::One { reply_to, .. } => drop(reply_to.send(Err(failure.clone()))),
-            Self::Many(gather) => gather.fail(failure.clone()),
+            Self::Many(gather) => return gather.fail(failure.clone()),
             Self::Introduced { .. } | Self::Done(_) => {}
         }
+        Vec::new()
     }
 
     /// Whether there is more to hear after this reply.
@@ -136,9 +143,13 @@ pub(super) struct Post {
     /// What was said later than what has not arrived yet, and to what.
     early: BTreeMap<u64, (Said, Arc<Batch>)>,
     heard: u64,
+    /// How many there are before the same keeper.
+    servers: u32,
     /// How far what happened is known here.
     followed: Seq,
     stopping: bool,
+    /// Whether the keeper has heard that this server stops, and forgotten it.
+    left: bool,
     gone: bool,
 }
 
@@ -164,8 +175,10 @@ impl Post {
             carriers: HashMap::new(),
             early: BTreeMap::new(),
             heard: 0,
+            servers: 1,
             followed: Seq(0),
             stopping: false,
+            left: false,
             gone: false,
         }
     }
@@ -173,7 +186,7 @@ impl Post {
     /// Runs until it is told to stop.
     pub(super) async fn run(mut self) {
         let (mut mail, mut news) = (None, None);
-        let mut news_at = Instant::now();
+        let mut nothing_new: Option<Instant> = None;
         loop {
             while let Ok(letter) = self.letters.try_recv() {
                 self.take(letter);
@@ -181,16 +194,25 @@ impl Post {
             if self.gone {
                 return self.end();
             }
-            if mail.is_none() && (!self.unsent.is_empty() || !self.followers.is_empty()) {
-                mail = Some(self.send(Lane::Mail));
-            }
             // An earlier answer may still be under way, in the other lane.
             let heard_all = self.early.is_empty() || news.is_none();
-            if self.stopping && mail.is_none() && self.unsent.is_empty() && heard_all {
+            if self.left && heard_all {
+                // What comes before them was lost with whom it was said to.
+                for (said, _) in std::mem::take(&mut self.early).into_values() {
+                    self.hand_out(said);
+                }
                 self.answer_everybody(&Failure::Stopping);
-                return;
+                if !self.unsent.iter().any(|(_, mail)| is_take_back(mail)) {
+                    return;
+                }
+                // A grant was said together with the farewell and found nobody: somebody has to take it back.
+                self.begin_again();
+            }
+            if mail.is_none() && !self.left && (!self.unsent.is_empty() || !self.followers.is_empty()) {
+                mail = Some(self.send(Lane::Mail));
             }
             let waits = !self.listeners.is_empty() || self.shared.is_watched();
+            let news_at = nothing_new.map_or_else(Instant::now, |at| at + self.news_again());
             if news.is_none() && waits && self.heard > 0 && !self.stopping && Instant::now() >= news_at {
                 news = Some(self.send(Lane::News));
             }
@@ -209,9 +231,7 @@ impl Post {
                     if matches!(answer, Err(Undelivered::Gone)) {
                         return self.end();
                     }
-                    if !self.hear(sent, answer) {
-                        news_at = Instant::now() + NEWS_AGAIN;
-                    }
+                    nothing_new = (!self.hear(sent, answer)).then(Instant::now);
                 }
                 letter = self.letters.recv(), if !self.stopping => match letter {
                     Some(letter) => self.take(letter),
@@ -238,6 +258,13 @@ impl Post {
                 let returns = listener.returns();
                 self.listeners.insert(ticket, listener);
                 self.put(Mail::Command { ticket, command: *command, returns, nonce });
+                if self.unsent.back().is_some_and(|(bytes, _)| *bytes > COMMAND_BYTES_MAX) {
+                    self.unsent.pop_back();
+                    self.depth.fetch_sub(1, Ordering::AcqRel);
+                    let limit = "command_bytes_max".into();
+                    let refused = Refusal::LimitReached { limit, max: COMMAND_BYTES_MAX };
+                    self.hand(ticket, Reply::Refused(Box::new(refused)));
+                }
             }
             // A grant that is on its way still finds that nobody listens.
             Letter::HangUp { ticket, unreceived } => self.put(Mail::HangUp { ticket, unreceived }),
@@ -248,11 +275,17 @@ impl Post {
                 self.put(Mail::Detach { session, attachment });
             }
             Letter::Query { query, answer } => {
+                if self.line.face.is_some() {
+                    self.forget_unasked();
+                }
                 let ticket = self.own_ticket();
                 self.views.insert(ticket, answer);
                 self.put(Mail::Query { ticket, query });
             }
-            Letter::Follow(follower) => self.followers.push(follower),
+            Letter::Follow(follower) => {
+                self.followers.retain(|follower| !follower.is_closed());
+                self.followers.push(follower);
+            }
             Letter::Advance { millis, done } => {
                 let ticket = self.own_ticket();
                 self.listeners.insert(ticket, Listener::Done(done));
@@ -275,6 +308,15 @@ impl Post {
             self.take(letter);
         }
         self.begin_again();
+    }
+
+    /// Drops questions that nobody waits for any more: a face that is stuck would gather them until there is no room for
+    /// anything else.
+    fn forget_unasked(&mut self) {
+        self.views.retain(|_, answer| !answer.is_closed());
+        let before = self.unsent.len();
+        self.unsent.retain(|(_, mail)| !matches!(mail, Mail::Query { ticket, .. } if !self.views.contains_key(ticket)));
+        self.depth.fetch_sub(before - self.unsent.len(), Ordering::AcqRel);
     }
 
     /// From the other end than those of callers.
@@ -321,6 +363,16 @@ impl Post {
 
     /// Hands on what was said. False if there was nothing.
     fn hear(&mut self, sent: Arc<Batch>, answer: Result<Answer, Undelivered>) -> bool {
+        if sent.server != self.server {
+            // Of the life before this one, whose callers have been told that it is lost: its numbers mean nothing any
+            // more, but grants that came too late do.
+            if let Ok(Answer::Said(said)) = answer {
+                for (ticket, token) in wire::unheard(&said.answers) {
+                    self.put(Mail::HangUp { ticket, unreceived: Some(token) });
+                }
+            }
+            return false;
+        }
         match answer {
             Ok(Answer::Said(said)) => {
                 let something = !said.answers.is_empty() || !said.happened.is_empty();
@@ -337,6 +389,7 @@ impl Post {
                     self.depth.fetch_add(1, Ordering::AcqRel);
                     self.put(Mail::Query { ticket, query });
                 }
+                self.left |= sent.mail.iter().any(|mail| matches!(mail, Mail::Farewell));
                 if said.number > self.heard {
                     self.early.insert(said.number, (said, sent));
                 }
@@ -356,6 +409,10 @@ impl Post {
             Ok(Answer::Unknown) if self.stopping && sent.lane == Lane::News => false,
             Ok(Answer::Unknown) => {
                 tracing::warn!(keeper = self.line.workflow_id, "the keeper does not know this server any more");
+                // What nobody has received is taken back all the same.
+                for mail in sent.mail.iter().filter(|mail| is_take_back(mail)) {
+                    self.put(mail.clone());
+                }
                 self.begin_again();
                 true
             }
@@ -363,13 +420,28 @@ impl Post {
             Err(Undelivered::Refused(why)) => {
                 tracing::error!(keeper = self.line.workflow_id, why, "the keeper refuses what this server says");
                 self.begin_again();
+                if self.stopping {
+                    // It would refuse a farewell too.
+                    self.unsent.clear();
+                    self.left = true;
+                }
                 false
             }
         }
     }
 
+    fn news_again(&self) -> Duration {
+        let places = u32::try_from(PARKED_MAX).expect("there are few");
+        match self.servers {
+            servers if servers <= places => NEWS_AGAIN,
+            _ if self.listeners.is_empty() => NEWS_AGAIN_IDLE,
+            servers => NEWS_AGAIN * servers / places,
+        }
+    }
+
     fn hand_out(&mut self, said: Said) {
         self.shared.clock.hear(said.at);
+        self.servers = said.servers;
         if !said.happened.is_empty() {
             let last = said.happened.iter().map(wire::Happened::last).max().unwrap_or_default();
             self.shared.record(&self.line, self.followed, said.happened);
@@ -413,11 +485,10 @@ impl Post {
                 Gathered::NotYet => None,
                 Gathered::Later(reply) => gather.reply_to.send(Ok(reply)),
                 Gathered::Said => None,
-                Gathered::All(reply, sessions) => {
-                    if let (true, Reply::Session(open)) = (gather.carries, &reply) {
-                        self.shared.carry(open, gather.reply_to.clone(), sessions);
-                    }
-                    gather.reply_to.send(Ok(reply))
+                Gathered::All(reply, sessions) => self.shared.conclude(gather, reply, sessions),
+                Gathered::InVain(known) => {
+                    self.shared.detach_all([known]);
+                    None
                 }
             },
             Listener::Introduced { carried, attachment, is_carried: true } => {
@@ -465,6 +536,8 @@ impl Post {
         let unsent = std::mem::take(&mut self.unsent);
         let counted = unsent.iter().filter(|(_, it)| matches!(it, Mail::Command { .. } | Mail::Query { .. })).count();
         self.depth.fetch_sub(counted, Ordering::AcqRel);
+        self.unsent.extend(unsent.into_iter().filter(|(_, mail)| is_take_back(mail)));
+        self.left = false;
         if self.stopping {
             self.put(Mail::Farewell);
         }
@@ -474,7 +547,7 @@ impl Post {
         for listener in std::mem::take(&mut self.listeners).into_values() {
             match &listener {
                 Listener::Many(gather) if self.line.face.is_some() => self.shared.without(gather, &self.line),
-                listener => listener.fail(failure),
+                listener => self.shared.detach_all(listener.fail(failure)),
             }
         }
         self.views.clear();
@@ -521,7 +594,10 @@ async fn deliver(shared: Arc<Shared>, line: Arc<Line>, batch: Arc<Batch>) -> Out
             Err(UpdateError::NotFound) => {
                 tracing::info!(keeper = id, "a keeper is started");
                 // If it cannot be started, that shows when the message is sent again.
-                let _ = shared.link.start_keeper(id, &Start::New(shared.settings(line.index))).await;
+                if shared.link.start_keeper(id, &Start::New(shared.settings(line.index))).await.is_err() {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(RETRY_MAX);
+                }
             }
             Err(UpdateError::Unknown(why)) => {
                 tracing::debug!(keeper = id, why, "a message is sent again");
@@ -532,9 +608,16 @@ async fn deliver(shared: Arc<Shared>, line: Arc<Line>, batch: Arc<Batch>) -> Out
     }
 }
 
+fn is_take_back(mail: &Mail) -> bool {
+    matches!(mail, Mail::HangUp { unreceived: Some(_), .. })
+}
+
 fn question(mail: &Mail) -> Option<(u64, tenure_core::Query)> {
     match mail {
         Mail::Query { ticket, query } => Some((*ticket, query.clone())),
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -139,6 +139,11 @@ impl Book {
         }
         let set = SetPool { pool: self.pool.clone(), spec: spec(resources) };
         self.apply(stamp, Command::SetPool(set))?;
+        self.ask_parked(stamp)
+    }
+
+    /// Asks on behalf of those who came when there was nothing to ask for.
+    fn ask_parked(&mut self, stamp: Stamp) -> Result<(), Dropped> {
         let parked = std::mem::take(&mut self.parked);
         let asked = parked.into_iter().zip(1_u128..).filter_map(|(parked, n)| {
             // Each has a key of its own, which is made from the nonce.
@@ -193,6 +198,12 @@ impl Book {
     pub(crate) fn batch(&mut self, at: Timestamp, batch: Batch) -> Answer {
         let answer = self.keeper.batch(at, batch);
         self.hear_keeper(at);
+        if !self.parked.is_empty() && !self.resources().is_empty() {
+            // The server has added resources. Its seed has been mixed into what keys are made from.
+            let stamp = Stamp { at, nonce: 0 };
+            // Those who cannot ask are those whose time is over.
+            let _ = self.ask_parked(stamp);
+        }
         answer
     }
 

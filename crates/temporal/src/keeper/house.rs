@@ -5,7 +5,7 @@ use tenure_core::{Capacity, Command, Key, Refusal, Reply, State, Timestamp, Wait
 use tenure_engine::Audience;
 
 use super::wire::ServerId;
-use super::{Keeper, Remote, Settings, lock};
+use super::{Keeper, Remote, Settings, growth, lock};
 
 impl Keeper {
     /// Goes on from a state in which these wait, by the house's numbers for them.
@@ -25,7 +25,7 @@ impl Keeper {
         lock(&self.nonces).mix(&seed);
         self.commands += 1;
         self.may_have_shrunk = true;
-        self.weigh(&command);
+        self.unmeasured_bytes += growth(&command);
         self.desk.begin(self.time(clock));
         self.desk.command(command, of_house(ticket));
         self.close();

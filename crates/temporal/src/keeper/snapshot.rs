@@ -10,6 +10,9 @@ use tenure_engine::{Audience, Desk};
 use super::wire::{self, Happened, ServerId};
 use super::{Keeper, REQUESTS_REMEMBERED_MAX, Remote, Seeded, Server, Settings, lock, numbers};
 
+/// Of what is carried into the next run, which may have 2 MiB: what a full keeper has, and some answers.
+const SNAPSHOT_BYTES_MAX: usize = 1_600_000;
+
 /// Everything a keeper knows.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Snapshot {
@@ -29,7 +32,7 @@ pub(super) struct Snapshot {
 impl Keeper {
     pub(crate) fn snapshot(&self) -> Vec<u8> {
         let Audience { listeners, carriers, told } = self.desk.audience();
-        wire::encode(&Snapshot {
+        let mut snapshot = Snapshot {
             settings: self.settings,
             state: tenure_engine::snapshot(self.desk.state()),
             listeners,
@@ -40,7 +43,17 @@ impl Keeper {
             gone: self.gone.iter().copied().collect(),
             passed_millis: self.passed.as_millis(),
             happened: self.happened.iter().map(|(_, happened)| happened.clone()).collect(),
-        })
+        };
+        let bytes = wire::encode(&snapshot);
+        if bytes.len() <= SNAPSHOT_BYTES_MAX {
+            return bytes;
+        }
+        // Last answers are carried in case they got lost. Without them a server that has not heard one begins again, but a
+        // run that cannot begin is the end of everything.
+        for lane in snapshot.servers.iter_mut().flat_map(|(_, server)| &mut server.lanes) {
+            lane.said = None;
+        }
+        wire::encode(&snapshot)
     }
 
     /// How much of it there is without what happened, which is bounded by itself.
@@ -71,7 +84,7 @@ impl Keeper {
             happened_bytes: happened.iter().map(|(bytes, _)| bytes).sum(),
             happened: happened.into(),
             state_bytes: 0,
-            growth_bytes: 0,
+            unmeasured_bytes: 0,
             may_have_shrunk: false,
             commands: 0,
         };

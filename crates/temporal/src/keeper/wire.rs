@@ -3,7 +3,7 @@
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tenure_core::{Command, Event, Query, Refusal, Reply, Seq, SessionId, Timestamp, Token, View};
+use tenure_core::{Command, Event, Lifetime, Query, Refusal, Reply, Seq, SessionId, Timestamp, Token, View};
 
 /// Raised with every change of a message or of anything in it.
 pub(crate) const VERSION: u8 = 1;
@@ -107,6 +107,16 @@ impl Happened {
     pub(crate) fn last(&self) -> Seq {
         Seq(self.first.0 + self.events.len() as u64 - 1)
     }
+}
+
+/// The grants among answers that nobody is ever going to hear. They are to be taken back; what ends with its session is
+/// left to whoever comes back with it and asks again.
+pub(crate) fn unheard(answers: &[(u64, Reply)]) -> Vec<(u64, Token)> {
+    let granted = answers.iter().filter_map(|(ticket, reply)| match reply {
+        Reply::Granted(grant) if !matches!(grant.lifetime, Lifetime::Session(_)) => Some((*ticket, grant.token)),
+        _ => None,
+    });
+    granted.collect()
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

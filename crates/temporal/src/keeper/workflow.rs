@@ -19,7 +19,7 @@ use super::{Keeper, Settings};
 /// through all of them again.
 pub(crate) const COMMANDS_PER_RUN_MAX: usize = 50_000;
 /// So many servers may have a message waiting here; Temporal has ten for everybody. Others are told to come back.
-const PARKED_MAX: usize = 5;
+pub(crate) const PARKED_MAX: usize = 5;
 
 /// What a run begins with.
 #[derive(Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 use tenure_core::{
     Acquire, Amount, Command, Demand, Holder, Lifetime, Namespace, PoolName, PoolPath, Priority, Refusal, Release,
-    Reply, Stamp, Timestamp, Wait,
+    Reply, SetPool, Stamp, Timestamp, Wait,
 };
 
 use super::*;
@@ -448,6 +448,17 @@ fn a_server_cannot_take_the_pool_away_from_its_workflow() {
     assert!(matches!(**refusal, Refusal::WrongKind { .. }), "{refusal:?}");
     pool.acquire("w1");
     assert_eq!(pool.told(), pairs(&[("w1", "a")]));
+}
+
+#[test]
+fn resources_that_a_server_adds_go_to_those_who_came_when_there_were_none() {
+    let mut pool = Scene::start(json!({"resources": {}}));
+    pool.acquire("w1");
+    let path = PoolPath::new(Namespace::default(), PoolName::parse("pool").unwrap());
+    let spec = Scene::b_and_a().face.book().keeper().state().pool(&path).unwrap().spec();
+    let command = Command::SetPool(SetPool { pool: path, spec });
+    pool.asked(1, vec![Mail::Command { ticket: 1, command, returns: false, nonce: None }]);
+    assert_eq!(pool.told(), pairs(&[("w1", "b")]));
 }
 
 #[test]
