@@ -447,6 +447,11 @@ impl Book {
     }
 }
 
+/// Whether the rules can take what a workflow asks for.
+pub(crate) fn is_usable(asked: &Waiting) -> bool {
+    Terms::read(asked).is_ok()
+}
+
 /// What an asking workflow says, as the rules take it.
 struct Terms {
     demand: Demand,

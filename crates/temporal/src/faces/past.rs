@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use tenure_core::ResourceName;
 
+use super::book::is_usable;
 use super::lock_manager::HANDOFF;
 use super::pool::{ACQUIRE, ADD, RELEASE};
 use super::wire::{
@@ -129,11 +131,12 @@ fn tell(carried: &mut Carried, told: Told, workflow_id: String, run_id: Option<S
     true
 }
 
+/// What makes no sense is left out: by now the run that heard it has ended, and all that it had would be lost over it.
 fn hear(carried: &mut Carried, name: &str, argument: &[u8], at_ms: u64) {
     match name {
         ACQUIRE => {
             let Ok(asked) = wire::read::<AcquireResource>(Some(argument)) else { return };
-            carried.waiters.push(Waiting {
+            let waiting = Waiting {
                 asked_ms: Some(at_ms),
                 deadline_ms: asked.wait_ms.map(|wait| at_ms.saturating_add(wait)),
                 priority: asked.priority,
@@ -142,7 +145,8 @@ fn hear(carried: &mut Carried, name: &str, argument: &[u8], at_ms: u64) {
                 ttl_ms: asked.ttl_ms,
                 workflow_id: asked.workflow_id,
                 ..Waiting::default()
-            });
+            };
+            carried.waiters.extend(is_usable(&waiting).then_some(waiting));
         }
         RELEASE => {
             let Ok(release) = wire::read::<ReleaseResource>(Some(argument)) else { return };
@@ -169,7 +173,7 @@ fn hear(carried: &mut Carried, name: &str, argument: &[u8], at_ms: u64) {
         }
         ADD => {
             let Ok(names) = wire::read::<Vec<String>>(Some(argument)) else { return };
-            for name in names {
+            for name in names.into_iter().filter(|name| ResourceName::parse(name).is_ok()) {
                 if carried.resources.iter().all(|(known, _)| *known != name) {
                     carried.resources.push((name, None));
                 }
@@ -188,6 +192,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::faces::Face;
+    use crate::faces::pool::PoolFace;
+    use tenure_core::Timestamp;
 
     fn signaled(name: &str, argument: &Value) -> Past {
         Past::Signaled { name: name.into(), argument: serde_json::to_vec(argument).unwrap(), at_ms: 5 }
@@ -241,6 +248,23 @@ mod tests {
         assert_eq!(holders(&input), [("a", Some("w2")), ("b", Some("w1")), ("c", None)]);
         assert_eq!(waiters(&input), ["w3"]);
         assert_eq!(input.resources.0[0].1.as_ref().unwrap().release_signal.as_deref(), Some("k2"));
+    }
+
+    #[test]
+    fn what_makes_no_sense_does_not_stand_in_the_way_of_the_rest() {
+        let start = json!({"resources": {"a": {"workflow_id": "w0", "release_signal": "k0"}}, "waiters": []});
+        let past = vec![
+            signaled(ADD, &json!(["", "b", "new\nline"])),
+            signaled(ACQUIRE, &json!({"workflow_id": "w1", "priority": 100_000})),
+            signaled(ACQUIRE, &json!({"workflow_id": "w2", "select": "mem >>"})),
+            signaled(ACQUIRE, &json!({"workflow_id": "w3", "ttl_ms": 0})),
+            signaled(ACQUIRE, &json!({"workflow_id": ""})),
+            signaled(ACQUIRE, &json!({"workflow_id": "w4"})),
+        ];
+        let input = after(&start, past);
+        assert_eq!(holders(&input), [("a", Some("w0")), ("b", None)]);
+        assert_eq!(waiters(&input), ["w4"]);
+        PoolFace::open("pool", Some(&wire::write(&input)), Timestamp::default(), &mut || 7).unwrap();
     }
 
     #[test]

@@ -49,9 +49,9 @@ impl Keeper {
         let (pool, why) = match command {
             Command::SetPool(set) => match set.spec.capacity {
                 Capacity::Resources { .. } if set.spec.window.is_none() => return None,
-                _ => (&set.pool, "it belongs to a workflow of Temporal, and has named resources"),
+                _ => (&set.pool, "belongs to a workflow of Temporal, and has named resources"),
             },
-            Command::RemovePool { pool } => (pool, "it belongs to a workflow of Temporal, and goes when that ends"),
+            Command::RemovePool { pool } => (pool, "belongs to a workflow of Temporal, and goes when that ends"),
             _ => return None,
         };
         Some(Refusal::WrongKind { pool: pool.clone(), why: why.into() })
