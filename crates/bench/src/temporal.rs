@@ -29,7 +29,10 @@ const THREE_SERVERS_FOUR_KEEPERS: &str = "3 servers, 4 keepers";
 const ONE_BY_ONE: (usize, usize) = (10, 10);
 const AT_ONCE: (usize, usize) = (100, 50);
 /// Divides among one server and among three.
-fn own_names() -> Shape { let v = |n: &str, d| std::env::var(n).ok().and_then(|x| x.parse().ok()).unwrap_or(d); Shape { connections: v("TB_C", 12), tasks: v("TB_T", 128) } }
+fn own_names() -> Shape {
+    let v = |n: &str, d| std::env::var(n).ok().and_then(|x| x.parse().ok()).unwrap_or(d);
+    Shape { connections: v("TB_C", 12), tasks: v("TB_T", 128) }
+}
 
 const RATIOS: [Ratio; 8] = [
     ("1 server, 1 keeper / signal pool", ONE_SERVER_ONE_KEEPER, SIGNAL_POOL),
@@ -129,4 +132,3 @@ async fn signal_pool(
     let figure = said.lines().rev().find_map(|line| line.strip_prefix("pairs/s "));
     Ok(figure.ok_or("signal_pool.py said nothing")?.trim().parse()?)
 }
-

@@ -386,6 +386,10 @@ impl Keeper {
         said.views = self.look(&batch.mail, ANSWER_BYTES_MAX.saturating_sub(bytes));
         if let Some(follow) = batch.follow {
             said.happened = self.happened_since(follow, ANSWER_BYTES_MAX.saturating_sub(bytes) / 2);
+            // Its other message is not to bring the same.
+            if let (Some(last), Some(server)) = (said.happened.last(), self.servers.get_mut(&batch.server)) {
+                server.follows = Some(last.last());
+            }
         }
         said
     }
