@@ -26,7 +26,7 @@ impl Tenure {
         Self::serve(|command| {
             command
                 .args(["--engine", "temporal", "--temporal", &temporal.address, "--temporal-namespace", namespace])
-                .args(["--keepers", &keepers.to_string()])
+                .args(["--keepers", &keepers.to_string(), "--log", "error"])
         })
         .await
     }

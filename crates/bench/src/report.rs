@@ -38,7 +38,10 @@ pub(crate) fn print<R>(workloads: &mut [Workload<R>], ratios: &[Ratio]) {
         }
         workload.figures.sort_by(f64::total_cmp);
         let (least, most) = (workload.figures[0], workload.figures[workload.figures.len() - 1]);
-        println!("{:<58} {:>8.0} {least:>8.0} {most:>8.0}  {}", workload.name, workload.median(), workload.unit);
+        let median = workload.median();
+        let digits = usize::from(median < 100.0);
+        print!("{:<58} {median:>8.digits$} {least:>8.digits$} {most:>8.digits$}", workload.name);
+        println!("  {}", workload.unit);
     }
     let median = |name| workloads.iter().find(|it| it.name == name && it.missing.is_none()).map(Workload::median);
     println!();

@@ -15,46 +15,50 @@ use crate::{peer, target_folder, tenure};
 #[derive(Clone, Copy)]
 enum Run {
     SignalPool { at_once: bool },
-    Keepers { servers: usize, keepers: usize },
+    Keepers { servers: usize, keepers: usize, shape: Shape },
 }
 
-const SIGNAL_POOL: &str = "signal pool";
-const SIGNAL_POOL_AT_ONCE: &str = "signal pool that tells many at once";
-const ONE_SERVER_ONE_KEEPER: &str = "1 server, 1 keeper";
-const ONE_SERVER_FOUR_KEEPERS: &str = "1 server, 4 keepers";
-const THREE_SERVERS_ONE_KEEPER: &str = "3 servers, 1 keeper";
-const THREE_SERVERS_FOUR_KEEPERS: &str = "3 servers, 4 keepers";
+const SIGNAL_POOL: &str = "signal pool, 10 workflows";
+const SIGNAL_POOL_AT_ONCE: &str = "signal pool that tells many at once, 100 workflows";
+const ONE_SERVER_ONE_KEEPER: &str = "1 server, 1 keeper, 12 connections x 256 tasks";
+const ONE_SERVER_FOUR_KEEPERS: &str = "1 server, 4 keepers, 12 connections x 256 tasks";
+const THREE_SERVERS_ONE_KEEPER: &str = "3 servers, 1 keeper, 12 connections x 256 tasks";
+const THREE_SERVERS_FOUR_KEEPERS: &str = "3 servers, 4 keepers, 12 connections x 256 tasks";
+const FEW_ONE_KEEPER: &str = "1 server, 1 keeper, 4 connections x 64 tasks";
+const FEW_FOUR_KEEPERS: &str = "1 server, 4 keepers, 4 connections x 64 tasks";
 
 /// Workflows that ask, and resources: with these the signal pool is fastest.
 const ONE_BY_ONE: (usize, usize) = (10, 10);
 const AT_ONCE: (usize, usize) = (100, 50);
-/// Divides among one server and among three.
-fn own_names() -> Shape {
-    let v = |n: &str, d| std::env::var(n).ok().and_then(|x| x.parse().ok()).unwrap_or(d);
-    Shape { connections: v("TB_C", 12), tasks: v("TB_T", 128) }
-}
+/// Enough that Temporal is the limit, and as many for each of three servers. All names fit into one keeper.
+const MANY: Shape = Shape { connections: 12, tasks: 256 };
+/// As for the embedded engine.
+const FEW: Shape = Shape { connections: 4, tasks: 64 };
 
-const RATIOS: [Ratio; 8] = [
+const RATIOS: [Ratio; 9] = [
     ("1 server, 1 keeper / signal pool", ONE_SERVER_ONE_KEEPER, SIGNAL_POOL),
-    ("1 server, 4 keepers / signal pool", ONE_SERVER_FOUR_KEEPERS, SIGNAL_POOL),
-    ("3 servers, 1 keeper / signal pool", THREE_SERVERS_ONE_KEEPER, SIGNAL_POOL),
     ("3 servers, 4 keepers / signal pool", THREE_SERVERS_FOUR_KEEPERS, SIGNAL_POOL),
+    ("1 server, 1 keeper, 4 x 64 / signal pool", FEW_ONE_KEEPER, SIGNAL_POOL),
+    ("1 server, 1 keeper / signal pool, many at once", ONE_SERVER_ONE_KEEPER, SIGNAL_POOL_AT_ONCE),
     ("4 keepers / 1 keeper (1 server)", ONE_SERVER_FOUR_KEEPERS, ONE_SERVER_ONE_KEEPER),
     ("4 keepers / 1 keeper (3 servers)", THREE_SERVERS_FOUR_KEEPERS, THREE_SERVERS_ONE_KEEPER),
+    ("4 keepers / 1 keeper (1 server, 4 x 64)", FEW_FOUR_KEEPERS, FEW_ONE_KEEPER),
     ("3 servers / 1 server (1 keeper)", THREE_SERVERS_ONE_KEEPER, ONE_SERVER_ONE_KEEPER),
     ("3 servers / 1 server (4 keepers)", THREE_SERVERS_FOUR_KEEPERS, ONE_SERVER_FOUR_KEEPERS),
 ];
 
 pub(crate) async fn run(rounds: usize, span: Duration, names: &[String]) -> Result<(), Box<dyn Error>> {
     let tools = tools()?;
-    let ours = |servers, keepers| Run::Keepers { servers, keepers };
+    let ours = |servers, keepers, shape| Run::Keepers { servers, keepers, shape };
     let mut workloads = vec![
         Workload::new(SIGNAL_POOL, "pairs/s", Run::SignalPool { at_once: false }),
         Workload::new(SIGNAL_POOL_AT_ONCE, "pairs/s", Run::SignalPool { at_once: true }),
-        Workload::new(ONE_SERVER_ONE_KEEPER, "pairs/s", ours(1, 1)),
-        Workload::new(ONE_SERVER_FOUR_KEEPERS, "pairs/s", ours(1, 4)),
-        Workload::new(THREE_SERVERS_ONE_KEEPER, "pairs/s", ours(3, 1)),
-        Workload::new(THREE_SERVERS_FOUR_KEEPERS, "pairs/s", ours(3, 4)),
+        Workload::new(ONE_SERVER_ONE_KEEPER, "pairs/s", ours(1, 1, MANY)),
+        Workload::new(ONE_SERVER_FOUR_KEEPERS, "pairs/s", ours(1, 4, MANY)),
+        Workload::new(THREE_SERVERS_ONE_KEEPER, "pairs/s", ours(3, 1, MANY)),
+        Workload::new(THREE_SERVERS_FOUR_KEEPERS, "pairs/s", ours(3, 4, MANY)),
+        Workload::new(FEW_ONE_KEEPER, "pairs/s", ours(1, 1, FEW)),
+        Workload::new(FEW_FOUR_KEEPERS, "pairs/s", ours(1, 4, FEW)),
     ];
     workloads.retain(|it| it.is_wanted(names));
     let namespaces: Vec<_> = (0..rounds * workloads.len()).map(|number| format!("bench-{number}")).collect();
@@ -67,8 +71,13 @@ pub(crate) async fn run(rounds: usize, span: Duration, names: &[String]) -> Resu
             let namespace = namespaces.next().expect("there is one for each");
             let figure = match workload.run {
                 Run::SignalPool { at_once } => signal_pool(&tools, &temporal, namespace, at_once, span).await?,
-                Run::Keepers { servers, keepers } => {
-                    through_keepers(&temporal, namespace, servers, keepers, span).await?
+                Run::Keepers { servers, keepers, shape } => {
+                    let mut running = Vec::new();
+                    for _ in 0..servers {
+                        running.push(peer::Tenure::start_in(&temporal, namespace, keepers).await?);
+                    }
+                    let addresses: Vec<_> = running.iter().map(|server| server.address.clone()).collect();
+                    tenure::run(&addresses, &tenure::Work::Stream(shape), span).await?
                 }
             };
             workload.figures.push(figure);
@@ -85,21 +94,6 @@ fn tools() -> Result<PathBuf, String> {
         true => Ok(tools),
         false => Err("there is no Temporal in target/tools; `cargo xtask tools` puts it there".to_owned()),
     }
-}
-
-async fn through_keepers(
-    temporal: &peer::Temporal,
-    namespace: &str,
-    servers: usize,
-    keepers: usize,
-    span: Duration,
-) -> Result<f64, Box<dyn Error>> {
-    let mut running = Vec::new();
-    for _ in 0..servers {
-        running.push(peer::Tenure::start_in(temporal, namespace, keepers).await?);
-    }
-    let addresses: Vec<_> = running.iter().map(|server| server.address.clone()).collect();
-    tenure::run(&addresses, &tenure::Work::Stream(own_names()), span).await
 }
 
 /// Two processes of Python, so that the pool and those who ask do not share one.

@@ -5,6 +5,7 @@ Many workflows take turns on it for a while; how many pairs (an acquire and a re
 
 import argparse
 import asyncio
+import os
 import uuid
 
 from temporalio import workflow
@@ -141,7 +142,9 @@ async def main() -> None:
     if options.role == "pool":
         await worker(client, POOL_QUEUE, SignalPool).run()
     else:
-        print("pairs/s", await measure(client, options))
+        print("pairs/s", await measure(client, options), flush=True)
+        # Python has been seen to abort when it ends beside the threads of the SDK.
+        os._exit(0)
 
 
 if __name__ == "__main__":
