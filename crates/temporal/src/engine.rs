@@ -126,7 +126,7 @@ impl Keepers {
             opened: Mutex::default(),
             keepers,
             faces: RwLock::default(),
-            lines: AtomicUsize::new(KEEPERS_MAX as usize),
+            lines: AtomicUsize::new(usize::try_from(KEEPERS_MAX).expect("it is small")),
             tasks: Mutex::default(),
             finding: Mutex::default(),
             depth: Arc::default(),

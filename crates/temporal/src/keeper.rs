@@ -23,8 +23,11 @@ const ANSWER_BYTES_MAX: usize = 1_400_000;
 pub(crate) const STATE_BYTES_MAX: usize = 1_200_000;
 /// How much of what happened is kept for those who follow it.
 const HAPPENED_BYTES_MAX: usize = 256_000;
-/// The size of the state is reckoned anew after so many commands that may have made it larger.
-const COMMANDS_UNMEASURED_MAX: usize = 256;
+/// The size of the state is reckoned anew when it may have become too large, but not before so many commands that may
+/// have made it larger: to reckon it is to write all of it.
+const COMMANDS_UNMEASURED_MIN: usize = 256;
+/// What a command may add to the state beside what it says, which may be there twice: with a pool, and with a hold.
+const GROWTH_BYTES: usize = 128;
 /// Fewer than on a disk: each is carried from run to run.
 const REQUESTS_REMEMBERED_MAX: usize = 2_048;
 
@@ -101,7 +104,9 @@ pub(crate) struct Keeper {
     happened_bytes: usize,
     /// As of the last time it was reckoned.
     state_bytes: usize,
+    /// How many commands may have made it larger since, and by how much at most.
     unmeasured: usize,
+    grown_bytes: usize,
     /// Since this run began.
     commands: usize,
 }
@@ -148,6 +153,7 @@ impl Keeper {
             happened_bytes: 0,
             state_bytes: 0,
             unmeasured: 0,
+            grown_bytes: 0,
             commands: 0,
         }
     }
@@ -292,7 +298,7 @@ impl Keeper {
                     return;
                 }
                 if grows(command) {
-                    self.unmeasured += 1;
+                    self.note_growth(command);
                     if self.is_heavy() {
                         let limit = "keeper_bytes_max".into();
                         let refused = Refusal::LimitReached { limit, max: STATE_BYTES_MAX };
@@ -421,10 +427,20 @@ impl Keeper {
         fitting.map(|(_, happened)| happened.clone()).collect()
     }
 
+    fn note_growth(&mut self, command: &Command) {
+        self.unmeasured += 1;
+        self.grown_bytes += match command {
+            // Each resource is more than it says.
+            Command::SetPool(_) => STATE_BYTES_MAX,
+            _ => GROWTH_BYTES + 2 * wire::encode(command).len(),
+        };
+    }
+
     /// Whether there is no room for more.
     pub(crate) fn is_heavy(&mut self) -> bool {
-        if self.unmeasured >= COMMANDS_UNMEASURED_MAX {
-            self.unmeasured = 0;
+        let may_be = self.state_bytes + self.grown_bytes > STATE_BYTES_MAX;
+        if may_be && self.unmeasured >= COMMANDS_UNMEASURED_MIN {
+            (self.unmeasured, self.grown_bytes) = (0, 0);
             self.state_bytes = self.snapshot_bytes();
         }
         self.state_bytes > STATE_BYTES_MAX
@@ -480,3 +496,6 @@ fn numbers(seeded: &Arc<Mutex<Seeded>>) -> Nonces {
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,7 +24,9 @@ impl Keeper {
         seed[..16].copy_from_slice(&nonce.to_le_bytes());
         lock(&self.nonces).mix(&seed);
         self.commands += 1;
-        self.unmeasured += usize::from(grows(&command));
+        if grows(&command) {
+            self.note_growth(&command);
+        }
         self.desk.begin(self.time(clock));
         self.desk.command(command, of_house(ticket));
         self.close();

@@ -72,6 +72,7 @@ impl Keeper {
             happened: happened.into(),
             state_bytes: 0,
             unmeasured: 0,
+            grown_bytes: 0,
             commands: 0,
         };
         keeper.state_bytes = keeper.snapshot_bytes();
