@@ -11,11 +11,12 @@ const HELP: &str = "\
 Usage: cargo xtask <COMMAND>
 
 Commands:
-  test           Check formatting, lints and documentation, then run every test (what CI runs)
-  tools          Put what the tests need besides Rust into target/tools; `test` begins with it
-  fix            Format, and apply what clippy can fix
-  bench [NAME…]  Measure the server beside its peers; `cargo xtask bench --help` has the options
-  bench rules    Measure the rules alone: a release-and-grant with many waiting, the memory of a million holds
+  test              Check formatting, lints and documentation, then run every test (what CI runs)
+  tools             Put what the tests need besides Rust into target/tools; `test` begins with it
+  fix               Format, and apply what clippy can fix
+  bench [NAME…]     Measure the server beside its peers; `cargo xtask bench --help` has the options
+  bench rules       Measure the rules alone: a release-and-grant with many waiting, the memory of a million holds
+  bench --temporal  Measure pools in Temporal beside one that is asked by signals; needs what `tools` makes
 ";
 
 /// One binary for all tests.
@@ -74,10 +75,20 @@ fn bench(arguments: &[String]) -> Result<(), String> {
     if arguments == ["rules"] {
         return cargo(&["bench", "--locked", "--package", "tenure-core"]);
     }
-    cargo(&["build", "--release", "--locked", "--package", "tenure", "--package", "tenure-bench"])?;
-    let mut run = vec!["run", "--quiet", "--release", "--locked", "--package", "tenure-bench", "--"];
-    run.extend(arguments.iter().map(String::as_str));
-    cargo(&run)
+    let mut build = vec!["build", "--release", "--locked", "--package", "tenure", "--package", "tenure-bench"];
+    if arguments.iter().any(|argument| argument == "--temporal") {
+        build.extend(["--features", TEMPORAL]);
+    }
+    cargo(&build)?;
+    // Not by cargo, which would build what both packages need once more for the one.
+    let this = env::current_exe().map_err(|error| error.to_string())?;
+    let folder = this.parent().and_then(Path::parent).ok_or("xtask is not in cargo's target folder")?;
+    let program = folder.join("release/tenure-bench");
+    match Command::new(&program).args(arguments).current_dir(root()).status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{} ({status})", program.display())),
+        Err(error) => Err(format!("{} ({error})", program.display())),
+    }
 }
 
 /// Runs cargo in the workspace's root and shows what is being done.

@@ -6,6 +6,8 @@ mod ldlm;
 mod load;
 mod peer;
 mod redis;
+mod report;
+mod temporal;
 mod tenure;
 
 use std::error::Error;
@@ -15,6 +17,7 @@ use std::time::Duration;
 use clap::Parser;
 
 use crate::load::Shape;
+use crate::report::{Ratio, Workload};
 
 /// Measure durable acquire+release pairs and hand-overs, beside the disk, Redis and LDLM
 #[derive(Debug, Parser)]
@@ -29,19 +32,11 @@ struct Arguments {
     /// An LDLM server to measure, instead of one that is built with Go
     #[arg(long, value_name = "PROGRAM")]
     ldlm: Option<PathBuf>,
+    /// Measure pools in Temporal instead: ours beside one that is asked by signals, on one development server
+    #[arg(long)]
+    temporal: bool,
     /// Only workloads whose name contains one of these
     names: Vec<String>,
-}
-
-/// One row of the table.
-struct Workload {
-    name: &'static str,
-    unit: &'static str,
-    run: Run,
-    /// In units a second, one per round.
-    figures: Vec<f64>,
-    /// Why there are none.
-    missing: Option<String>,
 }
 
 enum Run {
@@ -76,14 +71,30 @@ const STATE_FILE_32: &str = "LDLM with state file, own names, 32 connections";
 const STATE_FILE_DEEP: &str = "LDLM with state file, own names, 4 connections x 64 tasks";
 const STATE_FILE_HOT: &str = "LDLM with state file, one hot name, 32 connections";
 
+const RATIOS: [Ratio; 10] = [
+    ("stream pairs / Redis pairs (4 x 64)", OWN_NAMES_STREAM, REDIS_STREAM),
+    ("Rust client's pairs / stream pairs (4 x 64)", OWN_NAMES_CLIENT, OWN_NAMES_STREAM),
+    ("unary pairs / Redis pairs (32)", OWN_NAMES_UNARY, REDIS_32),
+    ("hand-overs / disk syncs", HOT_NAME, DISK),
+    ("LDLM's interface / LDLM in memory (32)", BY_LDLM_32, IN_MEMORY_32),
+    ("LDLM's interface / LDLM in memory (4 x 64)", BY_LDLM_DEEP, IN_MEMORY_DEEP),
+    ("LDLM's interface / LDLM in memory (one hot name)", BY_LDLM_HOT, IN_MEMORY_HOT),
+    ("LDLM's interface / LDLM with state file (32)", BY_LDLM_32, STATE_FILE_32),
+    ("LDLM's interface / LDLM with state file (4 x 64)", BY_LDLM_DEEP, STATE_FILE_DEEP),
+    ("LDLM's interface / LDLM with state file (one hot name)", BY_LDLM_HOT, STATE_FILE_HOT),
+];
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
     let span = Duration::from_secs_f64(arguments.seconds);
+    if arguments.temporal {
+        return temporal::run(arguments.rounds, span, &arguments.names).await;
+    }
     let wide = Shape { connections: 32, tasks: 1 };
     let deep = Shape { connections: 4, tasks: 64 };
     let hot = Shape { connections: 4, tasks: 8 };
-    let row = |name, unit, run| Workload { name, unit, run, figures: Vec::new(), missing: None };
+    let row = Workload::new;
     let mut workloads = vec![
         row(DISK, "syncs/s", Run::Disk),
         row(OWN_NAMES_UNARY, "pairs/s", Run::Tenure(tenure::Work::Unary(wide))),
@@ -102,7 +113,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         row(IN_MEMORY_HOT, "hand-overs/s", Run::Ldlm(Peer::InMemory, ldlm::Work::Hot(wide))),
         row(STATE_FILE_HOT, "hand-overs/s", Run::Ldlm(Peer::StateFile, ldlm::Work::Hot(wide))),
     ];
-    workloads.retain(|it| arguments.names.is_empty() || arguments.names.iter().any(|name| it.name.contains(name)));
+    workloads.retain(|it| it.is_wanted(&arguments.names));
 
     let folder = tempfile::Builder::new().prefix("tenure-bench").tempdir_in(target_folder())?;
     let server = peer::Tenure::start(folder.path()).await?;
@@ -111,7 +122,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         eprintln!("redis-server is not installed (Debian: apt-get install redis-server); its figures are left out");
         workloads.retain(|it| !matches!(it.run, Run::Redis(_)));
     }
-    let ldlm = match workloads.iter().any(Workload::needs_ldlm) {
+    let ldlm = match workloads.iter().any(|it| it.run.needs_ldlm()) {
         true => start_ldlm(arguments.ldlm, folder.path()).await?,
         false => Err("nobody asks for it".to_owned()),
     };
@@ -130,15 +141,21 @@ async fn main() -> Result<(), Box<dyn Error>> {
             eprintln!("round {round} of {}: {}", arguments.rounds, workload.name);
             let figure = match &workload.run {
                 Run::Disk => disk::syncs(folder.path(), span)?,
-                Run::Tenure(work) => tenure::run(address, work, span).await?,
+                Run::Tenure(work) => tenure::run(std::slice::from_ref(address), work, span).await?,
                 Run::Ldlm(_, work) => ldlm::run(address, *work, span).await?,
                 Run::Redis(shape) => redis::pairs(address, *shape, span).await?,
             };
             workload.figures.push(figure);
         }
     }
-    report(&mut workloads);
+    report::print(&mut workloads, &RATIOS);
     Ok(())
+}
+
+impl Run {
+    fn needs_ldlm(&self) -> bool {
+        matches!(self, Self::Ldlm(Peer::InMemory | Peer::StateFile, _))
+    }
 }
 
 /// LDLM in memory, and with a state file, or why there is none.
@@ -157,47 +174,6 @@ async fn start_ldlm(
         }
         Err(why) => Err(why),
     })
-}
-
-fn report(workloads: &mut [Workload]) {
-    println!("{:<58} {:>8} {:>8} {:>8}  unit", "workload", "median", "least", "most");
-    for workload in workloads.iter_mut() {
-        if let Some(why) = &workload.missing {
-            println!("{:<58} not measured: {why}", workload.name);
-            continue;
-        }
-        workload.figures.sort_by(f64::total_cmp);
-        let (least, most) = (workload.figures[0], workload.figures[workload.figures.len() - 1]);
-        println!("{:<58} {:>8.0} {least:>8.0} {most:>8.0}  {}", workload.name, workload.median(), workload.unit);
-    }
-    let median = |name| workloads.iter().find(|it| it.name == name && it.missing.is_none()).map(Workload::median);
-    println!();
-    for (what, ours, theirs) in [
-        ("stream pairs / Redis pairs (4 x 64)", OWN_NAMES_STREAM, REDIS_STREAM),
-        ("Rust client's pairs / stream pairs (4 x 64)", OWN_NAMES_CLIENT, OWN_NAMES_STREAM),
-        ("unary pairs / Redis pairs (32)", OWN_NAMES_UNARY, REDIS_32),
-        ("hand-overs / disk syncs", HOT_NAME, DISK),
-        ("LDLM's interface / LDLM in memory (32)", BY_LDLM_32, IN_MEMORY_32),
-        ("LDLM's interface / LDLM in memory (4 x 64)", BY_LDLM_DEEP, IN_MEMORY_DEEP),
-        ("LDLM's interface / LDLM in memory (one hot name)", BY_LDLM_HOT, IN_MEMORY_HOT),
-        ("LDLM's interface / LDLM with state file (32)", BY_LDLM_32, STATE_FILE_32),
-        ("LDLM's interface / LDLM with state file (4 x 64)", BY_LDLM_DEEP, STATE_FILE_DEEP),
-        ("LDLM's interface / LDLM with state file (one hot name)", BY_LDLM_HOT, STATE_FILE_HOT),
-    ] {
-        if let (Some(ours), Some(theirs)) = (median(ours), median(theirs)) {
-            println!("{what:<58} {:>8.2}", ours / theirs);
-        }
-    }
-}
-
-impl Workload {
-    fn median(&self) -> f64 {
-        self.figures[self.figures.len() / 2]
-    }
-
-    fn needs_ldlm(&self) -> bool {
-        matches!(self.run, Run::Ldlm(Peer::InMemory | Peer::StateFile, _))
-    }
 }
 
 /// The release build's folder: what is measured lies on the same disk as what is built.

@@ -18,10 +18,24 @@ pub(crate) struct Tenure {
 impl Tenure {
     /// Durable as by default: every answer waits for its sync.
     pub(crate) async fn start(folder: &Path) -> Result<Self, Box<dyn Error>> {
+        Self::serve(|command| command.arg("--data").arg(folder.join("tenure"))).await
+    }
+
+    /// With its pools in a namespace of Temporal's.
+    pub(crate) async fn start_in(temporal: &Temporal, namespace: &str, keepers: usize) -> Result<Self, Box<dyn Error>> {
+        Self::serve(|command| {
+            command
+                .args(["--engine", "temporal", "--temporal", &temporal.address, "--temporal-namespace", namespace])
+                .args(["--keepers", &keepers.to_string(), "--log", "error"])
+        })
+        .await
+    }
+
+    async fn serve(options: impl FnOnce(&mut Command) -> &mut Command) -> Result<Self, Box<dyn Error>> {
         let binary = std::env::current_exe()?.with_file_name("tenure");
-        let mut process = Command::new(&binary)
-            .args(["serve", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data"])
-            .arg(folder.join("tenure"))
+        let mut command = Command::new(&binary);
+        command.args(["serve", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
+        let mut process = options(&mut command)
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
@@ -122,6 +136,40 @@ impl Ldlm {
         let process = process.map_err(|error| format!("cannot start {}: {error}", program.display()))?;
         wait_for(&address).await.map_err(|()| "LDLM did not come up")?;
         Ok(Self { address, _process: process, _socket: socket })
+    }
+}
+
+/// Temporal's development server, as it comes.
+pub(crate) struct Temporal {
+    pub(crate) address: String,
+    _process: Child,
+}
+
+impl Temporal {
+    pub(crate) async fn start(tools: &Path, folder: &Path, namespaces: &[String]) -> Result<Self, Box<dyn Error>> {
+        // A port that was free a moment ago: it cannot choose one itself.
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let program = tools.join("temporal");
+        let mut command = Command::new(&program);
+        command.args(["server", "start-dev", "--headless", "--log-level", "error", "--port", &port.to_string()]);
+        command.arg("--db-filename").arg(folder.join("temporal.db"));
+        for namespace in namespaces {
+            command.args(["--namespace", namespace]);
+        }
+        let process = command.stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).spawn();
+        let process = process.map_err(|error| format!("cannot start {}: {error}", program.display()))?;
+        let address = format!("127.0.0.1:{port}");
+        for _ in 0..600 {
+            // Its port is open before it has all namespaces.
+            let last = namespaces.last().map_or("default", String::as_str);
+            let ask = ["operator", "namespace", "describe", "--namespace", last, "--address", &address];
+            let answer = Command::new(&program).args(ask).output().await?;
+            if answer.status.success() {
+                return Ok(Self { address, _process: process });
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Err("Temporal's development server did not come up".into())
     }
 }
 

@@ -32,13 +32,14 @@ pub(crate) enum Work {
     Client(Shape),
 }
 
-pub(crate) async fn run(address: &str, work: &Work, span: Duration) -> Result<f64, Box<dyn Error>> {
+/// Connections go to the servers in turn.
+pub(crate) async fn run(addresses: &[String], work: &Work, span: Duration) -> Result<f64, Box<dyn Error>> {
     let meter = Meter::default();
     let tasks = match work {
-        Work::Unary(shape) => unary(address, *shape, &meter).await,
-        Work::Stream(shape) => stream(address, *shape, &meter, false).await,
-        Work::Hot(shape) => stream(address, *shape, &meter, true).await,
-        Work::Client(shape) => client(address, *shape, &meter).await,
+        Work::Unary(shape) => unary(addresses, *shape, &meter).await,
+        Work::Stream(shape) => stream(addresses, *shape, &meter, false).await,
+        Work::Hot(shape) => stream(addresses, *shape, &meter, true).await,
+        Work::Client(shape) => client(addresses, *shape, &meter).await,
     };
     let tasks = tasks.map_err(|error| error.to_string())?;
     let figure = meter.measure(span).await;
@@ -59,9 +60,9 @@ fn acquire(pool: String) -> AcquireRequest {
     AcquireRequest { pool, holder: "bench".into(), ttl_ms: Some(30_000), wait_forever: true, ..Default::default() }
 }
 
-async fn unary(address: &str, shape: Shape, meter: &Meter) -> Outcome<Tasks> {
+async fn unary(addresses: &[String], shape: Shape, meter: &Meter) -> Outcome<Tasks> {
     let mut tasks = Tasks::new();
-    for connection in 0..shape.connections {
+    for (connection, address) in (0..shape.connections).zip(addresses.iter().cycle()) {
         let client = connect(address).await?;
         for task in 0..shape.tasks {
             let (meter, mut client) = (meter.clone(), client.clone());
@@ -79,9 +80,9 @@ async fn unary(address: &str, shape: Shape, meter: &Meter) -> Outcome<Tasks> {
     Ok(tasks)
 }
 
-async fn stream(address: &str, shape: Shape, meter: &Meter, hot: bool) -> Outcome<Tasks> {
+async fn stream(addresses: &[String], shape: Shape, meter: &Meter, hot: bool) -> Outcome<Tasks> {
     let mut tasks = Tasks::new();
-    for connection in 0..shape.connections {
+    for (connection, address) in (0..shape.connections).zip(addresses.iter().cycle()) {
         let session = Session::open(address).await?;
         for task in 0..shape.tasks {
             let (meter, session) = (meter.clone(), session.clone());
@@ -103,9 +104,9 @@ async fn stream(address: &str, shape: Shape, meter: &Meter, hot: bool) -> Outcom
     Ok(tasks)
 }
 
-async fn client(address: &str, shape: Shape, meter: &Meter) -> Outcome<Tasks> {
+async fn client(addresses: &[String], shape: Shape, meter: &Meter) -> Outcome<Tasks> {
     let mut tasks = Tasks::new();
-    for connection in 0..shape.connections {
+    for (connection, address) in (0..shape.connections).zip(addresses.iter().cycle()) {
         let client = tenure_client::Client::connect(address).await?;
         for task in 0..shape.tasks {
             let (meter, client) = (meter.clone(), client.clone());

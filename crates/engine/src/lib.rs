@@ -56,6 +56,12 @@ pub trait Engine: Send + Sync + 'static {
     /// The number of the last durable event, as it grows.
     fn last_event(&self) -> watch::Receiver<Seq>;
 
+    /// A number that grows some time after something was done here. For those who then ask anew, and need not know what
+    /// it was: events may have to be fetched from afar as long as anybody waits for the last one.
+    fn last_change(&self) -> watch::Receiver<Seq> {
+        self.last_event()
+    }
+
     /// The time by which deadlines are set.
     fn now(&self) -> Timestamp;
 

@@ -29,6 +29,9 @@ impl Service {
     /// What is too old to watch from is refused here, before anything is sent.
     pub(crate) async fn watch(&self, request: v1::WatchRequest) -> Result<Watching, Error> {
         let filter = convert::watch(&request)?;
+        // An engine that fetches events from afar does not know the last one until it is asked.
+        let newest = EventQuery { after: None, newest_first: true, filter: EventFilter::default(), limit: 1 };
+        self.engine.events(newest).await??;
         let last = *self.engine.last_event().borrow();
         let after = request.after.map_or(last, Seq);
         if after > last {

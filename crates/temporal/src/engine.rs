@@ -22,7 +22,7 @@ use tenure_core::{
 use tenure_engine::{
     Answer, Commit, Engine, Entry, EventPage, EventQuery, EventsGone, Failure, MemoryStore, ReplyTo, Store, Ticket,
 };
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::keeper::wire::Happened;
@@ -77,8 +77,9 @@ pub(crate) struct Shared {
     clock: KeeperClock,
     log: Mutex<Log>,
     last: watch::Sender<Seq>,
+    /// Counts the answers after which something had happened.
+    changes: watch::Sender<Seq>,
     followed_until: Mutex<Option<Instant>>,
-    watched: Notify,
     /// The sessions that connections carry here, by the numbers that the first keeper has for both.
     carried: Mutex<HashMap<(SessionId, u64), Carried>>,
     /// Sessions that were opened here: to which faces they are known is known here too.
@@ -366,9 +367,11 @@ impl Engine for Keepers {
     }
 
     fn last_event(&self) -> watch::Receiver<Seq> {
-        let receiver = self.shared.last.subscribe();
-        self.shared.watched.notify_waiters();
-        receiver
+        self.shared.last.subscribe()
+    }
+
+    fn last_change(&self) -> watch::Receiver<Seq> {
+        self.shared.changes.subscribe()
     }
 
     fn now(&self) -> Timestamp {
@@ -415,8 +418,8 @@ impl Shared {
             clock: KeeperClock::default(),
             log: Mutex::new(Log { store: MemoryStore::new(), last: Seq(0), is_mixed: false }),
             last: watch::Sender::new(Seq(0)),
+            changes: watch::Sender::new(Seq(0)),
             followed_until: Mutex::new(None),
-            watched: Notify::new(),
             carried: Mutex::default(),
             opened: Mutex::default(),
             keepers,
@@ -444,16 +447,10 @@ impl Shared {
         self.last.receiver_count() > 0 || lock(&self.followed_until).is_some_and(|until| until > Instant::now())
     }
 
-    /// Resolves when somebody may.
-    async fn watched(&self) {
-        self.watched.notified().await;
-    }
-
     /// Follows what happens for a while. Gives whether that was done before.
     fn follow(&self) -> bool {
         let before = self.is_watched();
         *lock(&self.followed_until) = Some(Instant::now() + FOLLOW);
-        self.watched.notify_waiters();
         before
     }
 
@@ -463,13 +460,18 @@ impl Shared {
         let mut log = lock(&self.log);
         log.is_mixed |= self.options.keepers > 1 || line.face.is_some();
         for Happened { mut first, at, mut events } in happened.into_iter().filter(|it| it.last() > after) {
+            let missed = after > Seq(0) && first.0 > after.0 + 1;
+            if missed {
+                // It was not followed for so long that the keeper has let go of some. Whoever asks for these is told so.
+                log.store = MemoryStore::new();
+            }
             if first <= after {
                 let known = usize::try_from(after.0 + 1 - first.0).expect("a batch fits in memory");
                 events.drain(..known);
                 first = Seq(after.0 + 1);
             }
             if log.is_mixed {
-                first = Seq(log.last.max(*self.last.borrow()).0 + 1);
+                first = Seq(log.last.max(*self.last.borrow()).0 + 1 + u64::from(missed));
             }
             log.last = Seq(first.0 + events.len() as u64 - 1);
             let entry = Some(Arc::new(Entry { first, at, events }));

@@ -411,6 +411,10 @@ impl Keeper {
         said.views = self.look(&batch.mail, ANSWER_BYTES_MAX.saturating_sub(bytes));
         if let Some(follow) = batch.follow {
             said.happened = self.happened_since(follow, ANSWER_BYTES_MAX.saturating_sub(bytes) / 2);
+            // Its other message is not to bring the same.
+            if let (Some(last), Some(server)) = (said.happened.last(), self.servers.get_mut(&batch.server)) {
+                server.follows = Some(last.last());
+            }
         }
         said
     }
@@ -468,8 +472,9 @@ impl std::fmt::Debug for Keeper {
 /// How much larger the state may be after it.
 fn growth(command: &Command) -> usize {
     match command {
-        Command::SetCondition(_) => ENTRY_BYTES + wire::encode(command).len(),
-        _ if is_new_work(command) => ENTRY_BYTES + wire::encode(command).len(),
+        // What it says may be there twice: with a pool, and with a hold.
+        Command::SetCondition(_) => ENTRY_BYTES + 2 * wire::encode(command).len(),
+        _ if is_new_work(command) => ENTRY_BYTES + 2 * wire::encode(command).len(),
         _ => 0,
     }
 }

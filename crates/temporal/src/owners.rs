@@ -78,9 +78,9 @@ impl Owners {
     pub(crate) async fn watch(self) {
         let mut expecting = self.expecting.lock().await;
         let mut watches = Watches { shared: self.shared.clone(), all: HashMap::new(), round: 0 };
-        let mut last_event = self.shared.engine.last_event();
+        let mut last_change = self.shared.engine.last_change();
         loop {
-            last_event.borrow_and_update();
+            last_change.borrow_and_update();
             watches.look().await;
             let count = u32::try_from(watches.all.len()).unwrap_or(u32::MAX);
             let interval = LOOK_INTERVAL.max(LOOK_SHARE.saturating_mul(count));
@@ -92,7 +92,7 @@ impl Owners {
                     Some(owner) = expecting.recv() => watches.add(owner),
                     () = &mut rest, if !rested => rested = true,
                     () = &mut idle => break,
-                    changed = last_event.changed(), if rested => match changed {
+                    changed = last_change.changed(), if rested => match changed {
                         Ok(()) => break,
                         // The engine has stopped.
                         Err(_) => return,

@@ -36,6 +36,29 @@ fn what_is_held_at_one_server_is_held_at_all_and_a_waiter_at_another_is_served()
 }
 
 #[test]
+fn a_watcher_hears_what_happens_next_at_any_server_and_nothing_from_before() {
+    let (temporal, nowhere) = (Temporal::shared(), tempfile::tempdir().unwrap());
+    let namespace = temporal.namespace();
+    let servers = [(); 2].map(|()| serve(nowhere.path(), temporal, &namespace, &["--keepers", "4"]));
+    let [first, second] = [Tool::of(&servers[0]), Tool::of(&servers[1])];
+    let take_a_turn = |pool: &str| first.printed(&["run", pool, "--", "true"]);
+    for pool in ["before-1", "before-2", "before-3", "before-4"] {
+        take_a_turn(pool);
+    }
+    let watching = Job::start(&second.command(&["watch"]));
+    // It does not say when it has begun.
+    until("it hears of something", || {
+        take_a_turn("next");
+        watching.said().contains("next")
+    });
+    assert!(!watching.said().contains("before"), "{}", watching.said());
+    for pool in ["after-1", "after-2", "after-3", "after-4"] {
+        take_a_turn(pool);
+        watching.says(pool);
+    }
+}
+
+#[test]
 fn nothing_is_lost_or_doubled_when_servers_and_temporal_are_killed_and_keepers_begin_new_runs_under_load() {
     let mut temporal = Temporal::start_with(&["limit.historyCount.suggestContinueAsNew=300"]);
     let (namespace, nowhere) = (temporal.namespace(), tempfile::tempdir().unwrap());

@@ -1,5 +1,5 @@
 //! The post to one keeper: what callers want is sent in batches, one at a time, and what the keeper says is handed to
-//! whoever it is for. A second message waits there for news, while anybody here waits for some.
+//! whoever it is for. A second message waits there for news, and for the keeper it is a sign of life.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -24,6 +24,9 @@ const BATCH_MAILS_MAX: usize = 2_000;
 const COMMAND_BYTES_MAX: usize = 1_000_000;
 /// What the answer to a question may take, which comes in the same message as all others.
 const VIEW_BYTES: usize = 120_000;
+/// So many must have asked at once for the next message to wait for them, and for how long at most.
+const COMPANY_MIN: usize = 16;
+const COMPANY_WAIT_MAX: Duration = Duration::from_millis(20);
 /// How long a message waits for news. Less than half of what a keeper takes for silence.
 const PARK: Duration = Duration::from_secs(4);
 /// How long after an answer that had nothing to say news is asked for again, where the keeper does not let it wait: there,
@@ -145,8 +148,11 @@ pub(super) struct Post {
     heard: u64,
     /// How many there are before the same keeper.
     servers: u32,
-    /// How far what happened is known here.
+    /// How far what happened is known here, and how far anything has.
     followed: Seq,
+    last: Seq,
+    sent_at: Instant,
+    company: Company,
     stopping: bool,
     /// Whether the keeper has heard that this server stops, and forgotten it.
     left: bool,
@@ -177,6 +183,9 @@ impl Post {
             heard: 0,
             servers: 1,
             followed: Seq(0),
+            last: Seq(0),
+            sent_at: Instant::now(),
+            company: Company { count: 0, until: Instant::now() },
             stopping: false,
             left: false,
             gone: false,
@@ -208,19 +217,22 @@ impl Post {
                 // A grant was said together with the farewell and found nobody: somebody has to take it back.
                 self.begin_again();
             }
-            if mail.is_none() && !self.left && (!self.unsent.is_empty() || !self.followers.is_empty()) {
+            let gathered = self.unsent.len() >= self.company.count || Instant::now() >= self.company.until;
+            let something = !self.unsent.is_empty() || !self.followers.is_empty();
+            if mail.is_none() && something && gathered && !self.left {
                 mail = Some(self.send(Lane::Mail));
             }
-            let waits = !self.listeners.is_empty() || self.shared.is_watched();
             let news_at = nothing_new.map_or_else(Instant::now, |at| at + self.news_again());
-            if news.is_none() && waits && self.heard > 0 && !self.stopping && Instant::now() >= news_at {
+            if news.is_none() && self.heard > 0 && !self.stopping && Instant::now() >= news_at {
                 news = Some(self.send(Lane::News));
             }
             let pause = news_at.saturating_duration_since(Instant::now());
+            let gathering = self.company.until.saturating_duration_since(Instant::now());
             tokio::select! {
                 biased;
                 (sent, answer) = answered(&mut mail) => {
                     mail = None;
+                    self.company = Company::after(&sent, self.sent_at);
                     if matches!(answer, Err(Undelivered::Gone)) {
                         return self.end();
                     }
@@ -238,8 +250,8 @@ impl Post {
                     // The engine was dropped without a word.
                     None => return,
                 },
-                () = tokio::time::sleep(pause), if waits && news.is_none() && !pause.is_zero() => {}
-                () = self.shared.watched(), if !waits => {}
+                () = tokio::time::sleep(pause), if news.is_none() && !pause.is_zero() => {}
+                () = tokio::time::sleep(gathering), if mail.is_none() && something && !gathering.is_zero() => {}
             }
         }
     }
@@ -344,6 +356,7 @@ impl Post {
             }
             let counted = mail.iter().filter(|it| matches!(it, Mail::Command { .. } | Mail::Query { .. })).count();
             self.depth.fetch_sub(counted, Ordering::AcqRel);
+            self.sent_at = Instant::now();
         }
         self.sequences[lane as usize] += 1;
         let follows = !self.followers.is_empty() || self.shared.is_watched();
@@ -448,6 +461,10 @@ impl Post {
             self.followed = self.followed.max(last);
         }
         self.shared.announce(&self.line, said.last);
+        if said.last != self.last {
+            self.last = said.last;
+            self.shared.changes.send_modify(|count| count.0 += 1);
+        }
         if !self.followers.is_empty() && self.followed >= said.last {
             for follower in self.followers.drain(..) {
                 // Whoever does not listen need not know.
@@ -552,6 +569,22 @@ impl Post {
         }
         self.views.clear();
         self.followers.clear();
+    }
+}
+
+/// What the next message waits for: those who have just been answered ask again within moments, and Temporal's work for a
+/// message grows little with what is in it.
+struct Company {
+    count: usize,
+    until: Instant,
+}
+
+impl Company {
+    /// An eighth of a round trip at most, and nothing where few ask.
+    fn after(sent: &Batch, sent_at: Instant) -> Self {
+        let count = sent.mail.len();
+        let wait = if count < COMPANY_MIN { Duration::ZERO } else { sent_at.elapsed() / 8 };
+        Self { count, until: Instant::now() + wait.min(COMPANY_WAIT_MAX) }
     }
 }
 

@@ -112,3 +112,24 @@ fn large_requests_fill_a_keeper_only_as_far_as_it_can_be_carried_into_the_next_r
     let snapshot = scene.keeper.snapshot();
     assert!(snapshot.len() < RUN_BYTES_MAX, "{}", snapshot.len());
 }
+
+#[test]
+fn no_command_adds_more_to_the_state_than_it_is_reckoned_to() {
+    let kinds: [(&str, &dyn Fn(usize) -> Command); 4] = [
+        ("holds of own names", &|name| acquire(&format!("pool-{name}"), 1, Wait::Try, 0)),
+        ("waits for one name", &|_| acquire("same", 1, Wait::Forever, 0)),
+        ("long names", &|name| acquire(&format!("{}-{name}", "x".repeat(200)), 1, Wait::Try, 0)),
+        ("metadata", &|name| acquire(&format!("pool-{name}"), 1, Wait::Try, 300)),
+    ];
+    for (kind, command) in kinds {
+        let mut scene = Scene::new();
+        scene.say(1, []);
+        let before = scene.keeper.snapshot_bytes();
+        scene.say(1, (0..200).map(command));
+        // What was said is kept for one message.
+        scene.say(1, []);
+        let added = scene.keeper.snapshot_bytes() - before;
+        let reckoned = scene.keeper.unmeasured_bytes;
+        assert!((1..=reckoned).contains(&added), "{kind}: {added} bytes, reckoned {reckoned}");
+    }
+}

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 use tenure_core::{
-    Acquire, Amount, Command, Demand, Holder, Lifetime, Namespace, PoolName, PoolPath, Priority, Refusal, Release,
-    Reply, SetPool, Stamp, Timestamp, Wait,
+    Acquire, Amount, Command, Demand, Holder, Lifetime, Namespace, PoolName, PoolPath, Priority, Release, Reply,
+    SetPool, Stamp, Timestamp, Wait,
 };
 
 use super::*;
