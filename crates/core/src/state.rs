@@ -8,6 +8,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::command::*;
 use crate::event::{Event, HoldEnd, WaitEnd};
 use crate::limits::{REQUEST_MEMORY, REQUESTS_REMEMBERED_MAX};
+use crate::mutation::Mistake;
 use crate::names::*;
 use crate::pool::Pool;
 use crate::record::*;
@@ -235,6 +236,9 @@ impl State {
 
     /// When a session ends that no connection carries, if its client was last heard of at `at`.
     pub(crate) fn session_deadline(&self, at: Timestamp, session: &Session) -> Timestamp {
+        if Mistake::IgnoresGrace.is_made() {
+            return at;
+        }
         let times = session.holds.iter().filter_map(|token| self.holds[token].deadline);
         let outlasted = if session.outlasts_holds { times.max() } else { None };
         outlasted.map_or(at + session.grace, |last| last.max(at + session.grace))
