@@ -100,6 +100,15 @@ pub struct Listed {
     pub removing: bool,
 }
 
+impl Listed {
+    fn names(&self) -> Vec<ResourceName> {
+        match &self.spec.capacity {
+            Capacity::Units(_) => Vec::new(),
+            Capacity::Resources { resources, .. } => resources.iter().map(|resource| resource.name.clone()).collect(),
+        }
+    }
+}
+
 impl Ledger {
     pub fn note(&mut self, event: &Event) {
         match event {
@@ -118,7 +127,14 @@ impl Ledger {
                 }
             }
             Event::Ended { token, .. } => {
-                self.holds.remove(token);
+                if let Some(hold) = self.holds.remove(token)
+                    && let Some(listed) = self.pools.get_mut(&hold.pool)
+                {
+                    // What is no longer listed leaves when it is let go.
+                    let names = listed.names();
+                    let leaves = |name: &ResourceName| hold.taken.resources.contains(name) && !names.contains(name);
+                    listed.resource_conditions.retain(|name, _| !leaves(name));
+                }
             }
             Event::WaitEnded { id, .. } => {
                 self.waiters.remove(id);
@@ -133,6 +149,9 @@ impl Ledger {
                     removing: false,
                 });
                 listed.spec = spec.clone();
+                let names = listed.names();
+                let held = |name: &ResourceName| self.holds.values().any(|hold| hold.taken.resources.contains(name));
+                listed.resource_conditions.retain(|name, _| names.contains(name) || held(name));
             }
             Event::ConditionSet { pool, resource, condition } => {
                 if let Some(listed) = self.pools.get_mut(pool) {

@@ -96,7 +96,6 @@ struct Waiter {
     demand: Demand,
     lifetime: Lifetime,
     priority: Priority,
-    since: Timestamp,
     deadline: Option<Timestamp>,
     session: Option<SessionId>,
     request: Option<RequestId>,

@@ -363,7 +363,7 @@ impl<'a> World<'a> {
 
     fn check_idle(&mut self) -> Result<(), Violation> {
         let Some(process) = &self.process else { return Ok(()) };
-        if process.is_busy() {
+        if process.is_busy(self.time) {
             return Ok(());
         }
         let now = process.expected_now(self.time);

@@ -76,7 +76,6 @@ impl Model {
             demand: acquire.demand.clone(),
             lifetime,
             priority: acquire.priority,
-            since: self.now,
             deadline: None,
             session,
             request: acquire.request.clone(),

@@ -70,8 +70,9 @@ impl Process {
         self.stopping
     }
 
-    pub(super) fn is_busy(&self) -> bool {
-        self.is_blocked() || self.stopping
+    /// Whether it is doing something, or is just about to.
+    pub(super) fn is_busy(&self, time: Micros) -> bool {
+        self.is_blocked() || self.stopping || self.work_at.is_some_and(|at| at <= time)
     }
 
     fn is_blocked(&self) -> bool {
@@ -385,7 +386,8 @@ impl World<'_> {
     pub(super) fn end_process(&mut self) {
         let Some(mut process) = self.process.take() else { return };
         if let Some(Committing { model, last, .. }) = process.committing.pop_front() {
-            self.written_model = Some((last, model));
+            // If a batch has failed already, this one was never begun.
+            self.written_model.get_or_insert((last, model));
         }
         self.note(|| "the process ENDED".into());
         self.disconnect_everybody();
