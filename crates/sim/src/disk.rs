@@ -32,6 +32,8 @@ struct Inner {
     pool_idle: Ttl,
     sabotage: Option<Sabotage>,
     syncs: u64,
+    /// Of everything that was ever written.
+    bytes: u64,
 }
 
 /// What a start finds.
@@ -54,6 +56,7 @@ impl Disk {
             pool_idle,
             sabotage,
             syncs: 0,
+            bytes: 0,
         })))
     }
 
@@ -76,6 +79,11 @@ impl Disk {
     /// The last event that is sure to be there.
     pub fn durable(&self) -> Seq {
         self.lock().last
+    }
+
+    /// A checksum of everything that was ever written.
+    pub fn bytes(&self) -> u64 {
+        self.lock().bytes
     }
 
     pub fn syncs(&self) -> u64 {
@@ -154,6 +162,10 @@ impl Inner {
     }
 
     fn sync(&mut self, writes: Vec<Write>) {
+        for (_, key, value) in &writes {
+            let value = checksum(value.as_deref().unwrap_or_default());
+            self.bytes = self.bytes.rotate_left(7) ^ checksum(key) ^ value;
+        }
         self.tables.apply(writes);
     }
 
@@ -273,6 +285,6 @@ fn length(bytes: usize) -> u32 {
 }
 
 /// FNV-1a: enough to tell a torn batch from a whole one.
-pub(crate) fn checksum(bytes: &[u8]) -> u64 {
+fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

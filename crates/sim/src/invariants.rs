@@ -150,7 +150,9 @@ impl Ledger {
                 });
                 listed.spec = spec.clone();
                 let names = listed.names();
-                let held = |name: &ResourceName| self.holds.values().any(|hold| hold.taken.resources.contains(name));
+                let held = |name: &ResourceName| {
+                    self.holds.values().any(|hold| hold.pool == *pool && hold.taken.resources.contains(name))
+                };
                 listed.resource_conditions.retain(|name, _| names.contains(name) || held(name));
             }
             Event::ConditionSet { pool, resource, condition } => {

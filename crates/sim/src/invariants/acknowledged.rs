@@ -9,7 +9,7 @@ use super::{Answer, Invariant};
 
 #[derive(Debug, Default)]
 pub(super) struct Acknowledged {
-    grants: BTreeMap<Token, (Key, Option<Timestamp>)>,
+    grants: BTreeMap<Token, Key>,
     ended: BTreeSet<Token>,
     sessions: BTreeMap<SessionId, Key>,
     /// The last event that any answer told of.
@@ -29,16 +29,8 @@ impl Invariant for Acknowledged {
         self.last = self.last.max(answer.rests_on);
         match answer.reply {
             Reply::Granted(grant) => {
-                let told = self.grants.entry(grant.token).or_insert((grant.key, grant.deadline));
-                if told.0 != grant.key {
+                if *self.grants.entry(grant.token).or_insert(grant.key) != grant.key {
                     return Err(format!("hold {} was told with two keys", grant.token.0));
-                }
-                told.1 = told.1.max(grant.deadline);
-            }
-            Reply::Renewed { token, deadline, .. } => {
-                if let Some((_, told)) = self.grants.get_mut(token) {
-                    // A renewal may also shorten it.
-                    *told = Some(*deadline);
                 }
             }
             Reply::Released { token } => {
@@ -67,7 +59,7 @@ impl Invariant for Acknowledged {
                 _ => None,
             })
             .collect();
-        for (token, (key, _)) in &self.grants {
+        for (token, key) in &self.grants {
             match state.hold(*token) {
                 Some(hold) if hold.key != *key => return Err(format!("hold {} has another key now", token.0)),
                 None if !ended.contains(token) => return Err(format!("hold {} was granted and is gone", token.0)),

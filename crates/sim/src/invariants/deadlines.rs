@@ -1,6 +1,6 @@
 //! A lease ends no earlier than its deadline and, for everyone who asks afterwards, not later. So do waits and sessions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_core::*;
 
@@ -12,8 +12,8 @@ const WAKE_UP_MILLIS_MAX: u64 = 3;
 
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
-    /// As their holders know them.
-    told: BTreeMap<Token, Timestamp>,
+    /// All that a hold ever had.
+    stored: BTreeMap<Token, BTreeSet<Timestamp>>,
 }
 
 impl Invariant for Deadlines {
@@ -49,12 +49,18 @@ impl Invariant for Deadlines {
                 if hold.since != at || hold.deadline != ttl.map(|ttl| at + ttl) {
                     return Err(format!("hold {} does not last {ttl:?} from {at:?}", token.0));
                 }
+                self.stored.entry(*token).or_default().extend(hold.deadline);
+            }
+            Event::Renewed { token, ttl, deadline, .. } => {
+                if *deadline != at + *ttl {
+                    return Err(format!("hold {} does not last {ttl:?} from {at:?}", token.0));
+                }
+                self.stored.entry(*token).or_default().insert(*deadline);
             }
             Event::Ended { token, how: HoldEnd::Expired, .. } => {
-                let stored = before.holds.get(token).and_then(|hold| hold.deadline);
-                let told = self.told.get(token).copied();
-                if stored.is_none_or(|deadline| deadline > at) || told.is_some_and(|deadline| deadline > at) {
-                    return Err(format!("hold {} ended at {at:?}, before {stored:?} ({told:?} was told)", token.0));
+                let deadline = before.holds.get(token).and_then(|hold| hold.deadline);
+                if deadline.is_none_or(|deadline| deadline > at) {
+                    return Err(format!("hold {} ended at {at:?}, before {deadline:?}", token.0));
                 }
             }
             Event::WaitEnded { id, how: WaitEnd::TimedOut, .. } => {
@@ -69,18 +75,17 @@ impl Invariant for Deadlines {
     }
 
     fn answered(&mut self, answer: &Answer<'_>) -> Result<(), String> {
-        match answer.reply {
-            Reply::Granted(grant) => {
-                if let Some(deadline) = grant.deadline {
-                    self.told.insert(grant.token, deadline);
-                }
+        let (token, deadline) = match answer.reply {
+            Reply::Granted(grant) => (grant.token, grant.deadline),
+            Reply::Renewed { token, deadline, .. } => (*token, Some(*deadline)),
+            _ => return Ok(()),
+        };
+        match deadline {
+            Some(told) if !self.stored.get(&token).is_some_and(|stored| stored.contains(&told)) => {
+                Err(format!("hold {} was told to end at {told:?}, which is not stored", token.0))
             }
-            Reply::Renewed { token, deadline, .. } => {
-                self.told.insert(*token, *deadline);
-            }
-            _ => {}
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn idle(&mut self, now: Timestamp, state: &State) -> Result<(), String> {

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use tenure_core::{Capacity, Event, Lifetime, PoolPath, Timestamp};
+use tenure_core::{Capacity, Event, HoldEnd, Lifetime, PoolPath, Timestamp, Token, Ttl};
 
 use super::{Invariant, Ledger};
 
 #[derive(Debug, Default)]
 pub(super) struct Rate {
-    through: BTreeMap<PoolPath, Vec<(Timestamp, u32)>>,
+    /// By the window too: a pool whose window is changed has another rate.
+    through: BTreeMap<(PoolPath, Ttl), Vec<(Token, Timestamp, u32)>>,
 }
 
 impl Invariant for Rate {
@@ -17,6 +18,10 @@ impl Invariant for Rate {
     }
 
     fn event(&mut self, before: &Ledger, at: Timestamp, event: &Event) -> Result<(), String> {
+        // What an operator takes away may be given to somebody else.
+        if let Event::Ended { token, how: HoldEnd::Forced(_), .. } = event {
+            self.through.values_mut().for_each(|through| through.retain(|(it, ..)| it != token));
+        }
         let Event::Granted { token, hold, .. } = event else { return Ok(()) };
         let Lifetime::Window(window) = hold.lifetime else { return Ok(()) };
         let Some(pool) = before.pools.get(&hold.pool) else { return Ok(()) };
@@ -24,10 +29,10 @@ impl Invariant for Rate {
             Capacity::Units(size) => u64::from(*size),
             Capacity::Resources { resources, .. } => resources.len() as u64,
         };
-        let through = self.through.entry(hold.pool.clone()).or_default();
-        through.push((at, hold.taken.units));
-        through.retain(|(then, _)| at.millis_since(*then) < window.as_millis());
-        let count: u64 = through.iter().map(|(_, units)| u64::from(*units)).sum();
+        let through = self.through.entry((hold.pool.clone(), window)).or_default();
+        through.push((*token, at, hold.taken.units));
+        through.retain(|(_, then, _)| at.millis_since(*then) < window.as_millis());
+        let count: u64 = through.iter().map(|(.., units)| u64::from(*units)).sum();
         if count > size {
             return Err(format!("with hold {} there were {count} in {window:?}, of {size}", token.0));
         }

@@ -105,7 +105,7 @@ impl Temper {
         match random.below(100) {
             0..3 => What::Pause { client, millis: 1 + random.small(3 * self.scale) },
             3..6 => What::Cut { client },
-            6..9 => What::HangUp { client, which: random.byte(4) },
+            6..11 => What::HangUp { client, which: random.byte(4) },
             _ => What::Ask { client, ask: self.ask(random), fate: self.fate(random) },
         }
     }
@@ -135,8 +135,8 @@ impl Temper {
         }
         let which = if random.one_in(4) { random.byte(20) } else { random.byte(3) };
         match random.below(100) {
-            0..46 => Ask::Acquire(self.acquire(random)),
-            46..50 => Ask::AcquireAgain,
+            0..43 => Ask::Acquire(self.acquire(random)),
+            43..50 => Ask::AcquireAgain,
             50..57 => Ask::Renew { which, ttl: random.one_in(2).then(|| self.millis(random)) },
             57..68 => Ask::Release { which, names_pool: random.one_in(2) },
             68..71 => Ask::Withdraw { request: random.byte(4) },

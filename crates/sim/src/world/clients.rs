@@ -147,7 +147,8 @@ impl World<'_> {
             Lifetime::Leased(ttl) | Lifetime::Session(Some(ttl)) => ttl.as_millis() * 1_000 / 3,
             _ => return,
         };
-        let at = self.time + ttl.max(1_000);
+        // A lease much shorter than its use is renewed some times, and then lost.
+        let at = self.time + ttl.max(1_000).max(until.saturating_sub(self.time) / 8);
         if at < until {
             self.at(at, Happening::Timer { client, timer: Timer::Renew { held, until } });
         }
@@ -172,24 +173,13 @@ impl World<'_> {
     pub(super) fn broken(&mut self, connection: usize) {
         let client = self.connections[connection].client;
         let me = &mut self.clients[client];
-        let is_stream = self.connections[connection].is_stream;
         if let Some((_, session)) = me.stream.take_if(|(at, _)| *at == connection)
             && let Some(session) = session
         {
             let wait = self.random.below(500_000);
             self.later(wait, Happening::Timer { client, timer: Timer::Resume { session } });
         }
-        let me = &self.clients[client];
-        let calls: Vec<u64> = me
-            .calls
-            .iter()
-            .filter(|(_, call)| match &call.command {
-                // Those that went over the stream, as far as the client can tell.
-                Command::Acquire(acquire) if is_stream => acquire.session.is_some() && call.waiting,
-                _ => !is_stream && call.tries > 0,
-            })
-            .map(|(id, _)| *id)
-            .collect();
+        let calls = std::mem::take(&mut self.connections[connection].calls);
         for id in calls {
             self.again_later(client, id);
         }

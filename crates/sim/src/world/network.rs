@@ -18,6 +18,8 @@ pub(super) struct Connection {
     pub(super) client: usize,
     /// Carries a session; else a single call.
     pub(super) is_stream: bool,
+    /// The calls that were made through it.
+    pub(super) calls: Vec<u64>,
     fate: Fate,
     luck: Random,
     /// The network between the two ends is gone.
@@ -31,6 +33,8 @@ pub(super) struct Connection {
     /// None when the server has let go of it.
     receiver: Option<UnboundedReceiver<Answered>>,
     in_flight: BTreeMap<u64, InFlight>,
+    /// All that it ever had, and whether their caller returns.
+    tickets: BTreeMap<u64, bool>,
     stage: Stage,
 }
 
@@ -58,6 +62,7 @@ impl Connection {
         Self {
             client,
             is_stream,
+            calls: Vec::new(),
             fate,
             luck,
             cut: false,
@@ -66,6 +71,7 @@ impl Connection {
             answers,
             receiver: Some(receiver),
             in_flight: BTreeMap::new(),
+            tickets: BTreeMap::new(),
             stage: Stage::New,
         }
     }
@@ -75,6 +81,7 @@ impl World<'_> {
     /// Sends a request on its way.
     pub(super) fn send(&mut self, connection: usize, call: u64, command: &Command) {
         let line = &mut self.connections[connection];
+        line.calls.push(call);
         let delay = 50 + line.luck.below(3_000);
         line.to_server = (self.time + delay).max(line.to_server);
         let (at, fate) = (line.to_server, line.fate);
@@ -85,8 +92,8 @@ impl World<'_> {
             Fate::Doubled { micros } => {
                 self.counts.fault("request doubled");
                 self.at(at, arrive());
-                let (client, is_stream, luck) = (line_client(&self.connections[connection]), false, self.random.clone());
-                self.connections.push(Connection::new(client, is_stream, Fate::Fine, luck));
+                let (client, luck) = (self.connections[connection].client, Random::new(call));
+                self.connections.push(Connection::new(client, false, Fate::Fine, luck));
                 let connection = self.connections.len() - 1;
                 let command = Box::new(command.clone());
                 self.at(at + u64::from(micros), Happening::Arrive { connection, call, command });
@@ -120,6 +127,7 @@ impl World<'_> {
             Command::Acquire(acquire) => (true, line.is_stream && acquire.request.is_some() && acquire.session.is_some()),
             _ => (false, false),
         };
+        line.tickets.insert(ticket.0, returns);
         line.in_flight.insert(ticket.0, InFlight { call, returns, is_acquire });
         let reply_to = ReplyTo { id: ticket.0, answers: line.answers.clone(), returns };
         self.post(Heard::Command { ticket, command, returns }, Some(reply_to));
@@ -156,6 +164,10 @@ impl World<'_> {
             }
             self.answered(Ticket(id), &reply)?;
             self.pass_on_one(connection, id, reply);
+        }
+        let line = &self.connections[connection];
+        if line.is_there() {
+            line.tickets.keys().try_for_each(|ticket| self.check_nothing_is_missing(*ticket))?;
         }
         Ok(())
     }
@@ -268,13 +280,22 @@ impl Connection {
         self.in_flight.values().any(|request| request.call == call)
     }
 
+    pub(super) fn has_ticket(&self, ticket: Ticket) -> bool {
+        self.tickets.contains_key(&ticket.0)
+    }
+
+    pub(super) fn returns(&self, ticket: Ticket) -> bool {
+        self.tickets.get(&ticket.0).is_some_and(|returns| *returns)
+    }
+
+    /// Whether somebody at the server's end still listens for answers.
+    pub(super) fn is_there(&self) -> bool {
+        self.receiver.is_some()
+    }
+
     fn settle(&mut self, ticket: u64, reply: &Result<Reply, Failure>) {
         if !matches!(reply, Ok(Reply::Queued(_) | Reply::Session(_) | Reply::Lost(_))) {
             self.in_flight.remove(&ticket);
         }
     }
-}
-
-fn line_client(connection: &Connection) -> usize {
-    connection.client
 }

@@ -5,11 +5,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 
-use tenure_core::{Counters, Machine, Seq, State, Timestamp};
+use tenure_core::{Counters, Machine, Reply, Seq, State, Timestamp, Token};
 use tenure_engine::simulation::{Committer, Driver, Mail, Prepared, origin, sleep};
 use tenure_engine::{Commit, Entry, Failure, ReplyTo, Store, Ticket};
 use tokio::sync::watch;
 
+use super::network::Connection;
 use super::{Happening, Violation, World, brief, wrong};
 use crate::disk::Found;
 use crate::invariants::Applied;
@@ -35,6 +36,7 @@ pub(super) struct Process {
     /// By its clock, and by what its clock should show.
     origin_millis: u64,
     expected_origin_millis: u64,
+    wall_offset_millis: i64,
     started: Micros,
     random: Random,
     stopping: bool,
@@ -49,6 +51,7 @@ pub(super) struct Letter {
 /// A batch on its way to the disk.
 #[derive(Debug)]
 struct Committing {
+    number: u64,
     prepared: Prepared,
     model: Model,
     entry: Option<Arc<Entry>>,
@@ -83,6 +86,22 @@ impl Process {
     pub(super) fn expected_now(&self, time: Micros) -> Timestamp {
         Timestamp::from_millis(self.expected_origin_millis + (time - self.started) / 1_000)
     }
+}
+
+/// The grants of a batch whose callers are gone, and do not come back for them.
+fn unreceived(connections: &[Connection], prepared: &Prepared) -> Vec<(Ticket, Token)> {
+    let answers = prepared.deliveries.iter().filter_map(|delivery| delivery.reply());
+    let grants = answers.filter_map(|(ticket, reply)| match reply {
+        Ok(Reply::Granted(grant)) => Some((ticket, grant)),
+        _ => None,
+    });
+    grants
+        .filter(|(ticket, grant)| {
+            let line = connections.iter().find(|line| line.has_ticket(*ticket));
+            line.is_none_or(|line| !line.is_there() && !(line.returns(*ticket) && grant.ends_by_itself()))
+        })
+        .map(|(ticket, grant)| (ticket, grant.token))
+        .collect()
 }
 
 impl World<'_> {
@@ -154,6 +173,7 @@ impl World<'_> {
             work_at: None,
             origin_millis,
             expected_origin_millis,
+            wall_offset_millis: self.wall_offset_millis,
             started: self.time,
             random,
             stopping: false,
@@ -175,7 +195,11 @@ impl World<'_> {
     /// What the process takes the time to be.
     fn now(&self, process: &Process) -> Timestamp {
         match self.options.sabotage {
-            Some(Sabotage::FollowsTheWallClock) => Timestamp::from_millis(self.wall_millis()),
+            Some(Sabotage::FollowsTheWallClock) => {
+                let set_by = self.wall_offset_millis - process.wall_offset_millis;
+                let now = process.expected_now(self.time).as_millis();
+                Timestamp::from_millis(now.saturating_add_signed(set_by))
+            }
             _ => Timestamp::from_millis(process.origin_millis + (self.time - process.started) / 1_000),
         }
     }
@@ -281,7 +305,8 @@ impl World<'_> {
         process.inline = is_first && prepared.commands <= COMMANDS_WITHOUT_HANDOVER_MAX;
         let last = prepared.last;
         let is_last = heard.iter().any(|heard| matches!(heard, Heard::Stop));
-        process.committing.push_back(Committing { prepared, model: self.model.clone(), entry, last, is_last });
+        let (number, model) = (self.batches, self.model.clone());
+        process.committing.push_back(Committing { number, prepared, model, entry, last, is_last });
         self.process = Some(process);
         if is_first {
             self.sync_next();
@@ -300,10 +325,11 @@ impl World<'_> {
     ) -> Result<(), Violation> {
         let differs = |how: String| wrong("the reference model", how);
         let expected = self.model.batch(at, restart, heard, events).map_err(differs)?;
+        self.batches += 1;
         let mut found: Vec<(Ticket, &Result<_, Failure>)> =
             prepared.deliveries.iter().filter_map(|delivery| delivery.reply()).collect();
         for (ticket, expected) in &expected {
-            self.rests.entry(ticket.0).or_default().push(prepared.last);
+            self.rests.entry(ticket.0).or_default().push((self.batches, prepared.last));
             let Some(at) = found.iter().position(|(other, _)| other == ticket) else {
                 return Err(differs(format!("ticket {} should be answered {expected:?}", ticket.0)));
             };
@@ -336,7 +362,8 @@ impl World<'_> {
         };
         let Some(batch) = process.committing.pop_front() else { return Ok(()) };
         process.inline = false;
-        let Committing { prepared, model, entry, last, is_last } = batch;
+        let Committing { number, prepared, model, entry, last, is_last } = batch;
+        let unreceived = unreceived(&self.connections, &prepared);
         if !process.committer.commit(prepared) {
             self.note(|| "the sync FAILED".into());
             self.counts.fault("failed sync");
@@ -346,18 +373,27 @@ impl World<'_> {
             self.end_process();
             return Ok(());
         }
-        let returned: Vec<Mail> = process.returns.try_iter().collect();
-        self.note(|| format!("SYNCED up to {}", last.0));
+        let mut returned: Vec<Mail> = process.returns.try_iter().collect();
+        if self.options.sabotage == Some(Sabotage::LosesReturnedGrants) {
+            returned.clear();
+        }
+        self.committed = number;
+        let bytes = self.disk.bytes();
+        self.note(|| format!("SYNCED up to {}, all bytes {bytes:016x}", last.0));
         if let Some(entry) = &entry {
             self.observe(entry)?;
         }
         self.durable_model = (last, model);
         self.look_at_the_disk()?;
+        let mut returns = Vec::new();
         for mail in returned {
-            let Mail::HangUp { ticket, unreceived } = mail else { unreachable!("only grants come back") };
-            if self.options.sabotage != Some(Sabotage::LosesReturnedGrants) {
-                self.post(Heard::HangUp { ticket, unreceived }, None);
-            }
+            let Mail::HangUp { ticket, unreceived: Some(token) } = mail else { unreachable!("only grants come back") };
+            returns.push((ticket, token));
+            self.post(Heard::HangUp { ticket, unreceived: Some(token) }, None);
+        }
+        if returns != unreceived {
+            let how = format!("{unreceived:?} were granted to nobody, and {returns:?} came back");
+            return Err(wrong("a grant that nobody received is taken back", how));
         }
         if is_last {
             self.pass_on_everything()?;
@@ -372,8 +408,22 @@ impl World<'_> {
         Ok(())
     }
 
+    /// The answers to a ticket that should have been passed on by now.
+    pub(super) fn check_nothing_is_missing(&self, ticket: u64) -> Result<(), Violation> {
+        match self.rests.get(&ticket).and_then(|rests| rests.first()) {
+            Some((batch, _)) if *batch <= self.committed => {
+                Err(wrong("the reference model", format!("an answer to ticket {ticket} was never sent")))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// If the machine stopped now, this is what would be found: every sync is a place to crash at.
     fn look_at_the_disk(&mut self) -> Result<(), Violation> {
+        // Reading everything back takes longer than all the rest: with many seeds, some syncs of each will do.
+        if self.process.as_mut().is_some_and(|process| !process.random.one_in(4)) {
+            return Ok(());
+        }
         let found = self.disk.look().map_err(|error| wrong("replay equals state", error.to_string()))?;
         self.counts.recoveries += 1;
         if found == self.durable {
@@ -411,7 +461,7 @@ impl World<'_> {
             match (letter.reply_to, &letter.heard) {
                 (Some(reply_to), Heard::Command { ticket, .. }) => {
                     let refused = tenure_engine::Answered { id: reply_to.id, reply: Err(Failure::Stopping) };
-                    self.rests.entry(ticket.0).or_default().push(Seq(0));
+                    self.rests.entry(ticket.0).or_default().push((self.batches, Seq(0)));
                     // Whoever does not listen need not know.
                     let _ = reply_to.answers.send(refused);
                 }
