@@ -35,7 +35,6 @@ pub(crate) struct Held {
     pub(crate) pool: PoolPath,
     pub(crate) token: Token,
     pub(crate) key: Key,
-    pub(crate) lifetime: Lifetime,
 }
 
 /// Something that was asked and is not over.
@@ -155,6 +154,8 @@ pub(crate) fn command(clients: &mut [Client], index: usize, ask: &Ask) -> Option
         }
         Ask::RemovePool { pool } => Command::RemovePool { pool: path(*pool) },
         Ask::Lie(lie) => self::lie(clients, index, *lie)?,
+        // Those are many commands.
+        Ask::Crowd { .. } => return None,
     })
 }
 
@@ -199,21 +200,8 @@ fn lie(clients: &mut [Client], index: usize, lie: Lie) -> Option<Command> {
     let victim = &clients[other];
     let elsewhere = || Namespace::parse("elsewhere").expect("a namespace");
     let invented = Key::from_nonce(0x0123_4567_89ab_cdef);
-    let plain = |clients: &mut [Client], pool: u8| {
-        let ask = AskAcquire {
-            pool,
-            amount: 1,
-            selector: None,
-            size: None,
-            lifetime: Life::Leased(1_000),
-            wait: Waits::Forever,
-            priority: 0,
-            in_session: false,
-            request: None,
-            then: Then::Forget,
-        };
-        acquire(&mut clients[index], &ask)
-    };
+    let plain =
+        |clients: &mut [Client], pool: u8| acquire(&mut clients[index], &AskAcquire::plain(pool, Life::Leased(1_000)));
     Some(match lie {
         Lie::InventedKey => Command::Release(Release { namespace: Namespace::default(), key: invented, pool: None }),
         Lie::WrongPool => {
@@ -226,9 +214,7 @@ fn lie(clients: &mut [Client], index: usize, lie: Lie) -> Option<Command> {
             Command::Renew(Renew { namespace: elsewhere(), key, pool: None, ttl })
         }
         Lie::InventedSession => Command::Acquire(Acquire { session: Some(invented), ..plain(clients, 0) }),
-        Lie::ForeignSession => {
-            Command::EndSession { namespace: elsewhere(), session: victim.sessions.last()?.key }
-        }
+        Lie::ForeignSession => Command::EndSession { namespace: elsewhere(), session: victim.sessions.last()?.key },
         Lie::ForeignRequest => {
             let request = Some(victim.requests.last()?.clone());
             Command::Acquire(Acquire { request, ..plain(clients, 1) })
@@ -250,15 +236,12 @@ fn lie(clients: &mut [Client], index: usize, lie: Lie) -> Option<Command> {
         }
         // Not a command: the connection says it.
         Lie::StaleDetach => return None,
-        Lie::WrongKind => {
-            Command::SetPool(SetPool { pool: path(1), spec: resources_spec(0b11, false, 0, false) })
-        }
+        Lie::WrongKind => Command::SetPool(SetPool { pool: path(1), spec: resources_spec(0b11, false, 0, false) }),
     })
 }
 
 fn resources_spec(bits: u8, reversed: bool, placement: u8, backfill: bool) -> PoolSpec {
-    let mut resources: Vec<_> =
-        (0..RESOURCES.len()).filter(|at| bits & (1 << at) != 0).map(resource_spec).collect();
+    let mut resources: Vec<_> = (0..RESOURCES.len()).filter(|at| bits & (1 << at) != 0).map(resource_spec).collect();
     if reversed {
         resources.reverse();
     }
@@ -276,8 +259,8 @@ fn resources_spec(bits: u8, reversed: bool, placement: u8, backfill: bool) -> Po
 fn resource_spec(at: usize) -> ResourceSpec {
     let (zone, mem) = (&RESOURCES[at][..1], format!("{}", at % 4));
     let mut labels = vec![("zone", zone), ("mem", &mem)];
-    labels.extend((at % 2 == 0).then_some(("fast", "")));
-    labels.extend((at % 3 == 0).then_some(("old", "")));
+    labels.extend(at.is_multiple_of(2).then_some(("fast", "")));
+    labels.extend(at.is_multiple_of(3).then_some(("old", "")));
     ResourceSpec {
         name: resource_name(at),
         labels: Labels::parse(labels).expect("labels"),

@@ -41,7 +41,7 @@ pub struct Model {
 
     // The batch under way.
     choices: Choices,
-    answers: Vec<(Ticket, Result<Reply, Failure>)>,
+    answers: Vec<Expected>,
     to_serve: Vec<PoolPath>,
     over: Vec<SessionId>,
     wrong: Option<String>,
@@ -147,6 +147,9 @@ struct Choices {
     opened: VecDeque<Key>,
 }
 
+/// An answer, and whose it is.
+pub type Expected = (Ticket, Result<Reply, Failure>);
+
 /// Something that reached the engine.
 #[derive(Clone, Debug)]
 pub enum Heard {
@@ -188,7 +191,7 @@ impl Model {
         restart: bool,
         heard: &[Heard],
         events: &[Event],
-    ) -> Result<Vec<(Ticket, Result<Reply, Failure>)>, String> {
+    ) -> Result<Vec<Expected>, String> {
         self.now = at;
         self.choices = Choices::default();
         for event in events {

@@ -111,23 +111,67 @@ pub enum Left {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ask {
     Acquire(AskAcquire),
+    /// So many acquires at once, each to wait as long as it takes.
+    Crowd {
+        pool: u8,
+        count: u16,
+    },
     /// The last acquire that had a request id, once more.
     AcquireAgain,
-    Renew { which: u8, ttl: Option<u32> },
-    Release { which: u8, names_pool: bool },
+    Renew {
+        which: u8,
+        ttl: Option<u32>,
+    },
+    Release {
+        which: u8,
+        names_pool: bool,
+    },
     /// Of the request ids that the client used, counted from 1; 0 is one that it will use next.
-    Withdraw { request: u8 },
-    ForceRelease { which: u8 },
-    OwnerGone { owner: u8 },
-    OpenSession { stream: bool, grace: u32, outlasts_holds: bool },
-    KeepAlive { which: u8 },
-    Resume { which: u8 },
-    EndSession { which: u8 },
-    SetUnits { pool: u8, size: u32, backfill: bool, window: Option<u32>, declared: bool },
+    Withdraw {
+        request: u8,
+    },
+    ForceRelease {
+        which: u8,
+    },
+    OwnerGone {
+        owner: u8,
+    },
+    OpenSession {
+        stream: bool,
+        grace: u32,
+        outlasts_holds: bool,
+    },
+    KeepAlive {
+        which: u8,
+    },
+    Resume {
+        which: u8,
+    },
+    EndSession {
+        which: u8,
+    },
+    SetUnits {
+        pool: u8,
+        size: u32,
+        backfill: bool,
+        window: Option<u32>,
+        declared: bool,
+    },
     /// Bits say which of the resources are listed.
-    SetResources { resources: u8, reversed: bool, placement: u8, backfill: bool },
-    SetCondition { pool: u8, resource: Option<u8>, condition: u8 },
-    RemovePool { pool: u8 },
+    SetResources {
+        resources: u8,
+        reversed: bool,
+        placement: u8,
+        backfill: bool,
+    },
+    SetCondition {
+        pool: u8,
+        resource: Option<u8>,
+        condition: u8,
+    },
+    RemovePool {
+        pool: u8,
+    },
     Lie(Lie),
 }
 
@@ -146,6 +190,24 @@ pub struct AskAcquire {
     pub request: Option<u8>,
     /// What is done with the hold.
     pub then: Then,
+}
+
+impl AskAcquire {
+    /// One unit, whenever it comes, and nothing else.
+    pub(crate) fn plain(pool: u8, lifetime: Life) -> Self {
+        Self {
+            pool,
+            amount: 1,
+            selector: None,
+            size: None,
+            lifetime,
+            wait: Waits::Forever,
+            priority: 0,
+            in_session: false,
+            request: None,
+            then: Then::Forget,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

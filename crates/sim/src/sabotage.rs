@@ -55,7 +55,11 @@ impl Sabotage {
                 Some(Heard::Command { ticket, command, returns })
             }
             (Self::IgnoresRequestIds, Heard::Command { ticket, command: Command::Acquire(acquire), returns }) => {
-                Some(Heard::Command { ticket, command: Command::Acquire(Acquire { request: None, ..acquire }), returns })
+                Some(Heard::Command {
+                    ticket,
+                    command: Command::Acquire(Acquire { request: None, ..acquire }),
+                    returns,
+                })
             }
             (Self::IgnoresThePoolOfAKey, Heard::Command { ticket, command: Command::Release(release), returns }) => {
                 Some(Heard::Command { ticket, command: Command::Release(Release { pool: None, ..release }), returns })

@@ -100,20 +100,41 @@ pub fn run(plan: &Plan, options: Options) -> Ended {
 enum Happening {
     Step(usize),
     /// A request arrives at the server.
-    Arrive { connection: usize, call: u64, command: Box<Command> },
+    Arrive {
+        connection: usize,
+        call: u64,
+        command: Box<Command>,
+    },
     /// The server notices that a connection is gone.
-    Missed { connection: usize },
+    Missed {
+        connection: usize,
+    },
     /// A front end passes on what the engine has answered.
-    PassOn { connection: usize },
+    PassOn {
+        connection: usize,
+    },
     /// An answer arrives at the client.
-    Deliver { connection: usize, call: u64, reply: Box<Result<Reply, Failure>> },
+    Deliver {
+        connection: usize,
+        call: u64,
+        reply: Box<Result<Reply, Failure>>,
+    },
     /// A client notices that a connection is gone.
-    Broken { connection: usize },
-    Timer { client: usize, timer: Timer },
+    Broken {
+        connection: usize,
+    },
+    Timer {
+        client: usize,
+        timer: Timer,
+    },
     /// The writer looks into its mailbox.
-    Work { incarnation: u64 },
+    Work {
+        incarnation: u64,
+    },
     /// The sync of the batch that is being written returns.
-    Synced { incarnation: u64 },
+    Synced {
+        incarnation: u64,
+    },
     Start,
 }
 
@@ -404,7 +425,8 @@ fn kind(reply: &Reply) -> &'static str {
 /// An entry as a line.
 fn brief(entry: Option<&Arc<Entry>>) -> String {
     let Some(entry) = entry else { return "nothing happened".into() };
-    let mut line = format!("at {} events {}..", entry.at.as_millis() - START_MILLIS.min(entry.at.as_millis()), entry.first.0);
+    let mut line =
+        format!("at {} events {}..", entry.at.as_millis() - START_MILLIS.min(entry.at.as_millis()), entry.first.0);
     for event in &entry.events {
         let _ = write!(line, "\n                 {event:?}");
     }

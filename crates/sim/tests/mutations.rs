@@ -65,9 +65,9 @@ fn main() -> ExitCode {
             found
         })
     });
-    let sabotages = SABOTAGES.into_iter().map(|sabotage| {
-        Trial::test(format!("{sabotage:?} is found"), move || find(Some(sabotage)))
-    });
+    let sabotages = SABOTAGES
+        .into_iter()
+        .map(|sabotage| Trial::test(format!("{sabotage:?} is found"), move || find(Some(sabotage))));
     let shrinks = Trial::test("what is found is made short", what_is_found_is_made_short);
     let trials = mistakes.chain(sabotages).chain([shrinks]).collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()

@@ -7,7 +7,7 @@ use std::path::Path;
 use tenure_sim::{Counts, Options, Plan, run, shrink};
 
 /// About a minute on two cores that have other things to do.
-const SEEDS: u64 = 6_000;
+const SEEDS: u64 = 5_000;
 /// Tests run side by side: so many stretches of seeds.
 const STRETCHES: u64 = 4;
 
@@ -54,7 +54,9 @@ fn nothing_goes_wrong_in_the_seeds_of_the_budget() {
     ] {
         assert!(all.faults.get(kind).is_some_and(|count| *count > 100), "{kind} hardly ever happens: {all}");
     }
-    for kind in ["granted", "lost", "queued", "renewed", "request_ended", "session_taken_over", "timed_out", "withdrawn"] {
+    for kind in
+        ["granted", "lost", "queued", "renewed", "request_ended", "session_taken_over", "timed_out", "withdrawn"]
+    {
         assert!(all.replies.get(kind).is_some_and(|count| *count > 100), "{kind} is hardly ever said: {all}");
     }
     assert_eq!(all.checks.len(), 10, "an invariant is not checked: {all}");

@@ -28,10 +28,8 @@ impl Invariant for Acknowledged {
         }
         self.last = self.last.max(answer.rests_on);
         match answer.reply {
-            Reply::Granted(grant) => {
-                if *self.grants.entry(grant.token).or_insert(grant.key) != grant.key {
-                    return Err(format!("hold {} was told with two keys", grant.token.0));
-                }
+            Reply::Granted(grant) if *self.grants.entry(grant.token).or_insert(grant.key) != grant.key => {
+                return Err(format!("hold {} was told with two keys", grant.token.0));
             }
             Reply::Released { token } => {
                 self.ended.insert(*token);

@@ -1,7 +1,9 @@
 //! Higher priority first, then arrival: nobody overtakes a waiter for something both could use. In a backfill pool nobody
 //! overtakes a waiter that could have been served.
 
-use tenure_core::{Amount, Capacity, Condition, Demand, Event, Hold, Place, Priority, ResourceName, Timestamp, WaiterId};
+use tenure_core::{
+    Amount, Capacity, Condition, Demand, Event, Hold, Place, Priority, ResourceName, Timestamp, WaiterId,
+};
 
 use super::{Invariant, Ledger, Listed};
 

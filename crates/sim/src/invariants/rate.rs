@@ -6,10 +6,13 @@ use tenure_core::{Capacity, Event, HoldEnd, Lifetime, PoolPath, Timestamp, Token
 
 use super::{Invariant, Ledger};
 
+/// A grant, when it was, and of how many units.
+type Through = (Token, Timestamp, u32);
+
 #[derive(Debug, Default)]
 pub(super) struct Rate {
     /// By the window too: a pool whose window is changed has another rate.
-    through: BTreeMap<(PoolPath, Ttl), Vec<(Token, Timestamp, u32)>>,
+    through: BTreeMap<(PoolPath, Ttl), Vec<Through>>,
 }
 
 impl Invariant for Rate {

@@ -194,7 +194,8 @@ impl Model {
     }
 
     fn stage(&self, namespace: &Namespace, request: &RequestId) -> Option<Stage> {
-        let same = |pool: &PoolPath, it: &Option<RequestId>| pool.namespace() == namespace && it.as_ref() == Some(request);
+        let same =
+            |pool: &PoolPath, it: &Option<RequestId>| pool.namespace() == namespace && it.as_ref() == Some(request);
         if let Some(waiter) = self.waiters.iter().find(|waiter| same(&waiter.pool, &waiter.request)) {
             return Some(Stage::Waiting(waiter.id));
         }
@@ -280,7 +281,8 @@ impl Model {
         let bound = |pool: &PoolPath, lifetime: &Lifetime| {
             pool.namespace() == namespace && *lifetime == Lifetime::Bound(owner.clone())
         };
-        let waiters = self.waiters.iter().filter(|it| bound(&it.pool, &it.lifetime)).map(|it| it.id).collect::<Vec<_>>();
+        let waiters =
+            self.waiters.iter().filter(|it| bound(&it.pool, &it.lifetime)).map(|it| it.id).collect::<Vec<_>>();
         let holds = self.holds.iter().filter(|it| bound(&it.pool, &it.lifetime)).map(|it| it.token).collect::<Vec<_>>();
         for id in waiters {
             let pool = self.end_wait(id, WaitEnd::OwnerGone);

@@ -68,6 +68,7 @@ struct Temper {
     clients: u8,
     tight: bool,
     patient: bool,
+    crowded: bool,
     steps_max: u64,
     gap_micros: u64,
     /// How often something breaks, in thousandths.
@@ -87,6 +88,7 @@ impl Temper {
             clients: 1 + random.byte(8),
             tight: random.one_in(10),
             patient: random.one_in(4),
+            crowded: random.one_in(20),
             steps_max: *random.pick(&[60, 150, 150, 400]),
             gap_micros: *random.pick(&[2_000, 20_000, 200_000, 2_000_000]),
             faults: *random.pick(&[0, 10, 30, 80]),
@@ -99,14 +101,38 @@ impl Temper {
 
     fn what(&self, random: &mut Random) -> What {
         if random.below(1_000) < self.faults {
-            return What::Fault(fault(random));
+            return What::Fault(self.fault(random));
         }
         let client = random.byte(self.clients);
         match random.below(100) {
-            0..3 => What::Pause { client, millis: 1 + random.small(3 * self.scale) },
+            0..3 => {
+                let longest = if random.one_in(2) { 3 * self.scale } else { 10 * self.gap_millis() };
+                What::Pause { client, millis: 1 + random.small(longest) }
+            }
             3..6 => What::Cut { client },
             6..11 => What::HangUp { client, which: random.byte(4) },
             _ => What::Ask { client, ask: self.ask(random), fate: self.fate(random) },
+        }
+    }
+
+    fn fault(&self, random: &mut Random) -> Fault {
+        let left = match random.below(4) {
+            0 => Left::Nothing,
+            1 => Left::Torn(u16::from(random.byte(255))),
+            2 => Left::Hole(u16::from(random.byte(255))),
+            _ => Left::All,
+        };
+        // Mostly so long that a few steps find nobody there.
+        let gap_millis = self.gap_millis();
+        let longest = if random.one_in(10) { 60_000 } else { *random.pick(&[2, 3 * gap_millis, 20 * gap_millis]) };
+        let down_millis = random.small(longest);
+        match random.below(10) {
+            0..2 => Fault::Crash { left, down_millis },
+            2..5 => Fault::CrashAtSync { left, down_millis },
+            5 => Fault::DiskFails { left, down_millis },
+            6 => Fault::Restart { down_millis },
+            7..9 => Fault::DiskSlow { sync_micros: 500 + random.small(50_000), for_millis: 1 + random.small(2_000) },
+            _ => Fault::WallClock { by_seconds: *random.pick(&[-3_600, -60, -1, 1, 60, 3_600]) },
         }
     }
 
@@ -125,6 +151,10 @@ impl Temper {
         }
     }
 
+    fn gap_millis(&self) -> u32 {
+        u32::try_from(self.gap_micros / 1_000).expect("some seconds")
+    }
+
     fn millis(&self, random: &mut Random) -> u32 {
         1 + random.small(self.scale)
     }
@@ -132,6 +162,15 @@ impl Temper {
     fn ask(&self, random: &mut Random) -> Ask {
         if random.below(1_000) < self.lies {
             return Ask::Lie(*random.pick(&LIES));
+        }
+        // More than one command may serve, now and then, and a pool that then becomes large enough for them.
+        if self.crowded && random.one_in(12) {
+            let pool = 1 + random.byte(2);
+            return match random.below(3) {
+                0 => Ask::SetUnits { pool, size: 600, backfill: pool == 2, window: None, declared: true },
+                1 => Ask::RemovePool { pool },
+                _ => Ask::Crowd { pool, count: u16::from(random.byte(255)) },
+            };
         }
         let which = if random.one_in(4) { random.byte(20) } else { random.byte(3) };
         match random.below(100) {
@@ -200,25 +239,6 @@ impl Temper {
             request: random.one_in(2).then(|| if random.one_in(6) { random.byte(4) } else { 0 }),
             then: if random.one_in(3) { Then::Forget } else { Then::Use(1 + random.small(2 * self.scale)) },
         }
-    }
-}
-
-fn fault(random: &mut Random) -> Fault {
-    let left = match random.below(4) {
-        0 => Left::Nothing,
-        1 => Left::Torn(u16::from(random.byte(255))),
-        2 => Left::Hole(u16::from(random.byte(255))),
-        _ => Left::All,
-    };
-    let longest = *random.pick(&[2, 100, 5_000, 60_000]);
-    let down_millis = random.small(longest);
-    match random.below(10) {
-        0..2 => Fault::Crash { left, down_millis },
-        2..5 => Fault::CrashAtSync { left, down_millis },
-        5 => Fault::DiskFails { left, down_millis },
-        6 => Fault::Restart { down_millis },
-        7..9 => Fault::DiskSlow { sync_micros: 500 + random.small(50_000), for_millis: 1 + random.small(2_000) },
-        _ => Fault::WallClock { by_seconds: *random.pick(&[-3_600, -60, -1, 1, 60, 3_600]) },
     }
 }
 

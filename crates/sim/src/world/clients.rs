@@ -8,7 +8,7 @@ use super::network::Connection;
 use super::{Happening, World};
 use crate::client::{Call, Held, command};
 use crate::model::Heard;
-use crate::plan::{Ask, AskAcquire, Fate, Lie, Micros, Then};
+use crate::plan::{Ask, AskAcquire, Fate, Lie, Life, Micros, Then};
 use crate::random::Random;
 
 /// How often a call is made again.
@@ -17,12 +17,25 @@ const TRIES_MAX: u8 = 3;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Timer {
     /// No answer has come.
-    Timeout { call: u64, tries: u8 },
+    Timeout {
+        call: u64,
+        tries: u8,
+    },
     /// A connection is gone: once more.
-    Again { call: u64 },
-    Resume { session: Key },
-    Renew { held: usize, until: Micros },
-    Release { held: usize },
+    Again {
+        call: u64,
+    },
+    Resume {
+        session: Key,
+    },
+    Renew {
+        held: usize,
+        every: Micros,
+        until: Micros,
+    },
+    Release {
+        held: usize,
+    },
 }
 
 impl World<'_> {
@@ -33,6 +46,15 @@ impl World<'_> {
                 let (session, attachment) = (open.id, open.attachment - 1);
                 self.counts.fault("client lied");
                 self.post(Heard::Detach { session, attachment }, None);
+            }
+            return;
+        }
+        if let Ask::Crowd { pool, count } = ask {
+            self.counts.fault("crowd");
+            let mut luck = luck;
+            for _ in 0..*count {
+                let one = Ask::Acquire(AskAcquire::plain(*pool, Life::Leased(1 + luck.small(5_000))));
+                self.ask(client, &one, fate, Random::new(luck.next()));
             }
             return;
         }
@@ -73,7 +95,9 @@ impl World<'_> {
         let carried = self.clients[client].stream.filter(|(_, session)| match &command {
             Command::Acquire(acquire) => acquire.session.is_some() && acquire.session == *session,
             Command::EndSession { session: ended, .. } => Some(*ended) == *session,
-            Command::Renew(_) | Command::Release(_) | Command::Withdraw { .. } => session.is_some() && id % 4 != 0,
+            Command::Renew(_) | Command::Release(_) | Command::Withdraw { .. } => {
+                session.is_some() && !id.is_multiple_of(4)
+            }
             _ => false,
         });
         let connection = match carried {
@@ -105,19 +129,20 @@ impl World<'_> {
         match reply {
             Ok(Reply::Queued(_)) => call.waiting = true,
             Ok(Reply::Granted(grant)) => {
-                let (then, tries) = (call.then, call.tries);
+                let then = call.then;
                 me.calls.remove(&id);
                 if me.held.iter().any(|held| held.key == grant.key) {
                     return;
                 }
                 let held = me.held.len();
-                let (pool, token, key, lifetime) = (grant.pool, grant.token, grant.key, grant.lifetime.clone());
-                me.held.push(Held { pool, token, key, lifetime });
+                me.held.push(Held { pool: grant.pool, token: grant.token, key: grant.key });
                 let Then::Use(millis) = then else { return };
                 let until = self.time + u64::from(millis) * 1_000;
                 self.at(until, Happening::Timer { client, timer: Timer::Release { held } });
-                if tries <= TRIES_MAX {
-                    self.renew_later(client, held, until);
+                // A lease much shorter than its use is renewed some times, and lost in between.
+                if let Lifetime::Leased(ttl) | Lifetime::Session(Some(ttl)) = grant.lifetime {
+                    let every = (ttl.as_millis() * 1_000 / 3).max(u64::from(millis) * 1_000 / 8).max(1_000);
+                    self.renew_later(client, held, every, until);
                 }
             }
             Ok(Reply::Session(open)) => {
@@ -142,15 +167,9 @@ impl World<'_> {
         }
     }
 
-    fn renew_later(&mut self, client: usize, held: usize, until: Micros) {
-        let ttl = match self.clients[client].held[held].lifetime {
-            Lifetime::Leased(ttl) | Lifetime::Session(Some(ttl)) => ttl.as_millis() * 1_000 / 3,
-            _ => return,
-        };
-        // A lease much shorter than its use is renewed some times, and then lost.
-        let at = self.time + ttl.max(1_000).max(until.saturating_sub(self.time) / 8);
-        if at < until {
-            self.at(at, Happening::Timer { client, timer: Timer::Renew { held, until } });
+    fn renew_later(&mut self, client: usize, held: usize, every: Micros, until: Micros) {
+        if self.time + every < until {
+            self.later(every, Happening::Timer { client, timer: Timer::Renew { held, every, until } });
         }
     }
 
@@ -205,14 +224,16 @@ impl World<'_> {
         }
         match timer {
             Timer::Timeout { call: id, tries } => {
-                let silent = self.clients[client].calls.get(&id).is_some_and(|call| !call.waiting && call.tries == tries);
+                let silent =
+                    self.clients[client].calls.get(&id).is_some_and(|call| !call.waiting && call.tries == tries);
                 if silent {
                     self.again_later(client, id);
                 }
             }
             Timer::Again { call } => {
-                if self.clients[client].calls.contains_key(&call) {
+                if self.clients[client].calls.get(&call).is_some_and(|call| call.tries > 0) {
                     self.counts.fault("call made again");
+                    self.note(|| format!("client {client} makes call {call} again"));
                 }
                 self.make(client, call, Fate::Fine);
             }
@@ -223,11 +244,11 @@ impl World<'_> {
                     self.say(client, command);
                 }
             }
-            Timer::Renew { held, until } => {
+            Timer::Renew { held, every, until } => {
                 let Held { pool, key, .. } = self.clients[client].held[held].clone();
                 let namespace = pool.namespace().clone();
                 self.say(client, Command::Renew(Renew { namespace, key, pool: None, ttl: None }));
-                self.renew_later(client, held, until);
+                self.renew_later(client, held, every, until);
             }
             Timer::Release { held } => {
                 let Held { pool, key, .. } = self.clients[client].held[held].clone();

@@ -50,7 +50,11 @@ struct InFlight {
 enum Stage {
     New,
     Opening,
-    Open { ticket: u64, session: SessionId, attachment: u64 },
+    Open {
+        ticket: u64,
+        session: SessionId,
+        attachment: u64,
+    },
     /// The client was gone before the session was there: it is detached as soon as it is.
     Orphaned,
     Closed,
@@ -124,7 +128,9 @@ impl World<'_> {
             line.stage = Stage::Opening;
         }
         let (is_acquire, returns) = match &command {
-            Command::Acquire(acquire) => (true, line.is_stream && acquire.request.is_some() && acquire.session.is_some()),
+            Command::Acquire(acquire) => {
+                (true, line.is_stream && acquire.request.is_some() && acquire.session.is_some())
+            }
             _ => (false, false),
         };
         line.tickets.insert(ticket.0, returns);
@@ -205,6 +211,12 @@ impl World<'_> {
             line.to_client = (self.time + delay).max(line.to_client);
             let at = line.to_client;
             self.at(at, Happening::Deliver { connection, call, reply: Box::new(reply) });
+        }
+        let line = &mut self.connections[connection];
+        if !line.is_stream && line.in_flight.is_empty() {
+            // The call is over, and so is its connection.
+            line.receiver = None;
+            return;
         }
         if self.connections[connection].stage == Stage::Closed {
             let at = self.connections[connection].to_client + 1;

@@ -98,7 +98,7 @@ fn unreceived(connections: &[Connection], prepared: &Prepared) -> Vec<(Ticket, T
     grants
         .filter(|(ticket, grant)| {
             let line = connections.iter().find(|line| line.has_ticket(*ticket));
-            line.is_none_or(|line| !line.is_there() && !(line.returns(*ticket) && grant.ends_by_itself()))
+            line.is_none_or(|line| !(line.is_there() || line.returns(*ticket) && grant.ends_by_itself()))
         })
         .map(|(ticket, grant)| (ticket, grant.token))
         .collect()
@@ -294,7 +294,9 @@ impl World<'_> {
         }
         self.counts.batches += 1;
         let writes = prepared.commit.rows.as_ref().map_or(0, |rows| rows.len());
-        self.note(|| format!("BATCH {}{}", brief(entry.as_ref()), if writes > 0 { "\n                 with rows" } else { "" }));
+        self.note(|| {
+            format!("BATCH {}{}", brief(entry.as_ref()), if writes > 0 { "\n                 with rows" } else { "" })
+        });
         for delivery in &prepared.deliveries {
             if let Some((ticket, reply)) = delivery.reply() {
                 self.note(|| format!("  -> {} {reply:?}", ticket.0));
