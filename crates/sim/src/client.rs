@@ -8,13 +8,11 @@ use tenure_core::*;
 
 use crate::plan::{Ask, AskAcquire, Lie, Life, Micros, Then, Waits};
 use crate::random::Random;
+use crate::selectors::selector;
 
 /// The names of the pools in a plan; the last is one of another namespace.
 const POOLS: [&str; 7] = ["mutex", "semaphore", "backfill", "rate", "machines", "spare", "mutex"];
 const RESOURCES: [&str; 8] = ["a0", "a1", "a2", "a3", "b0", "b1", "b2", "c0"];
-const SELECTORS: [&str; 7] =
-    ["zone == a", "mem >= 2", "name == a1", "fast && !old", "zone == b || old", "nothing", "mem < 2 || zone == c"];
-
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) holder: Arc<Holder>,
@@ -168,7 +166,7 @@ fn acquire(client: &mut Client, ask: &AskAcquire) -> Acquire {
         pool,
         demand: Demand {
             amount: if ask.amount == 0 { Amount::All } else { Amount::Count(ask.amount) },
-            selector: ask.selector.map(|at| selector(SELECTORS[usize::from(at)])),
+            selector: ask.selector.map(selector),
         },
         size: ask.size,
         lifetime: match ask.lifetime {
@@ -224,7 +222,7 @@ fn lie(clients: &mut [Client], index: usize, lie: Lie) -> Option<Command> {
             Command::Acquire(Acquire { demand, lifetime: Some(Lifetime::Leased(TTL_MAX)), ..plain(clients, 1) })
         }
         Lie::SelectorOnUnits => {
-            let demand = Demand { amount: Amount::Count(1), selector: Some(selector("zone == a")) };
+            let demand = Demand { amount: Amount::Count(1), selector: Some(selector(0)) };
             Command::Acquire(Acquire { demand, ..plain(clients, 1) })
         }
         Lie::WrongSize => Command::Acquire(Acquire { size: Some(UNITS_MAX), ..plain(clients, 2) }),
@@ -283,10 +281,6 @@ fn owner_id(owner: u8) -> OwnerId {
 
 fn note(text: &str) -> Note {
     Note::parse(text).expect("a note")
-}
-
-fn selector(text: &str) -> Selector {
-    Selector::parse(text).expect("a selector")
 }
 
 fn order(backfill: bool) -> Order {

@@ -3,6 +3,7 @@
 use tenure_core::*;
 
 use super::{Applied, Invariant};
+use crate::selectors::chosen;
 
 #[derive(Debug)]
 pub(super) struct NoIdleUnit;
@@ -56,9 +57,7 @@ fn check(state: &State, path: &PoolPath) -> Result<(), String> {
                 }
             }
             Capacity::Resources { resources, .. } => {
-                let wanted = |name: &ResourceName, labels: &Labels| {
-                    demand.selector.as_ref().is_none_or(|selector| selector.matches(name, labels))
-                };
+                let wanted = |name: &ResourceName, labels: &Labels| chosen(demand.selector.as_ref(), name, labels);
                 let matching: Vec<_> =
                     free.iter().filter(|(name, it)| wanted(name, &it.labels)).map(|(name, _)| *name).collect();
                 let open = matching.iter().filter(|name| !claimed.contains(name)).count();

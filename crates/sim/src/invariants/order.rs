@@ -6,6 +6,7 @@ use tenure_core::{
 };
 
 use super::{Invariant, Ledger, Listed};
+use crate::selectors::chosen;
 
 #[derive(Debug)]
 pub(super) struct Order;
@@ -73,5 +74,5 @@ fn could_be_served(before: &Ledger, pool: &Listed, demand: &Demand, hold: &Hold)
 fn matches(pool: &Listed, demand: &Demand, name: &ResourceName) -> bool {
     let Capacity::Resources { resources, .. } = &pool.spec.capacity else { return false };
     let Some(listed) = resources.iter().find(|listed| listed.name == *name) else { return false };
-    demand.selector.as_ref().is_none_or(|selector| selector.matches(name, &listed.labels))
+    chosen(demand.selector.as_ref(), name, &listed.labels)
 }

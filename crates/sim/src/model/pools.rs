@@ -4,6 +4,7 @@ use tenure_core::*;
 
 use super::requests::limit;
 use super::{Model, Pool, Resource};
+use crate::selectors::chosen;
 
 impl Pool {
     pub(super) fn new(path: PoolPath, spec: &PoolSpec) -> Self {
@@ -62,8 +63,7 @@ impl Pool {
     /// Those that belong to the pool and that the demand could use.
     pub(super) fn matching(&self, demand: &Demand) -> Vec<&Resource> {
         let fits = |resource: &&Resource| {
-            let selector = demand.selector.as_ref();
-            !resource.leaving && selector.is_none_or(|it| it.matches(&resource.spec.name, &resource.spec.labels))
+            !resource.leaving && chosen(demand.selector.as_ref(), &resource.spec.name, &resource.spec.labels)
         };
         self.resources.iter().filter(fits).collect()
     }
