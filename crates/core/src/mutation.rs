@@ -20,6 +20,8 @@ pub enum Mistake {
     Overtakes,
     /// The same, for named resources.
     IgnoresClaims,
+    /// A resource that is drained or quarantined is handed out.
+    IgnoresConditions,
     /// A withdrawn wait stays in the queue.
     KeepsWithdrawnWaits,
     /// A grant that nobody received is kept.

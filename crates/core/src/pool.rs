@@ -119,7 +119,8 @@ impl Resource {
     }
 
     fn is_free(&self) -> bool {
-        self.hold.is_none() && !self.leaving && self.condition == Condition::InService
+        let in_service = self.condition == Condition::InService || Mistake::IgnoresConditions.is_made();
+        self.hold.is_none() && !self.leaving && in_service
     }
 }
 

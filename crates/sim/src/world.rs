@@ -2,8 +2,10 @@
 //! same run, to the last byte.
 
 mod clients;
+mod judge;
 mod network;
 mod process;
+mod start;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,7 +21,7 @@ use self::process::Process;
 use crate::client::Client;
 use crate::counts::Counts;
 use crate::disk::Disk;
-use crate::invariants::{self, Answer, Invariant, Ledger};
+use crate::invariants::{self, Invariant, Ledger};
 use crate::model::Model;
 use crate::plan::{Fault, Micros, Plan, What};
 use crate::random::Random;
@@ -37,6 +39,8 @@ pub struct Options {
     /// Whether there is a trace, step by step.
     pub trace: bool,
     pub sabotage: Option<Sabotage>,
+    /// Only the invariant of this name judges, and not the model either.
+    pub only: Option<&'static str>,
 }
 
 /// How a run ended.
@@ -212,7 +216,10 @@ impl<'a> World<'a> {
             committed: 0,
             rests: BTreeMap::new(),
             ledger: Ledger::default(),
-            invariants: invariants::all(),
+            invariants: invariants::all()
+                .into_iter()
+                .filter(|it| options.only.is_none_or(|only| only == it.name()))
+                .collect(),
             counts: Counts::default(),
             trace: String::new(),
         }
@@ -345,56 +352,6 @@ impl<'a> World<'a> {
         (START_MILLIS + self.time / 1_000).saturating_add_signed(self.wall_offset_millis)
     }
 
-    /// Takes note of a durable entry.
-    fn observe(&mut self, entry: &Entry) -> Result<(), Violation> {
-        for event in &entry.events {
-            for invariant in &mut self.invariants {
-                let checked = invariant.event(&self.ledger, entry.at, event);
-                *self.counts.checks.entry(invariant.name()).or_default() += 1;
-                checked.map_err(|how| wrong(invariant.name(), how))?;
-            }
-            self.ledger.note(event);
-            self.durable.evolve(entry.at, event);
-            self.counts.events += 1;
-        }
-        self.observed = entry.last();
-        Ok(())
-    }
-
-    /// An answer leaves the engine.
-    fn answered(&mut self, ticket: tenure_engine::Ticket, reply: &Result<Reply, Failure>) -> Result<(), Violation> {
-        let rests = self.rests.entry(ticket.0).or_default();
-        if rests.is_empty() {
-            return Err(wrong("the reference model", format!("ticket {} was answered once too often", ticket.0)));
-        }
-        let (_, rests_on) = rests.remove(0);
-        self.counts.answers += 1;
-        let Ok(reply) = reply else { return Ok(()) };
-        *self.counts.replies.entry(kind(reply)).or_default() += 1;
-        let answer = Answer { ticket, reply, rests_on, durable: self.disk.durable() };
-        self.check(|invariant| invariant.answered(&answer))
-    }
-
-    fn check(&mut self, check: impl Fn(&mut dyn Invariant) -> Result<(), String>) -> Result<(), Violation> {
-        for invariant in &mut self.invariants {
-            *self.counts.checks.entry(invariant.name()).or_default() += 1;
-            check(&mut **invariant).map_err(|how| wrong(invariant.name(), how))?;
-        }
-        Ok(())
-    }
-
-    fn check_idle(&mut self) -> Result<(), Violation> {
-        let Some(process) = &self.process else { return Ok(()) };
-        if process.is_busy(self.time) {
-            return Ok(());
-        }
-        let now = process.expected_now(self.time);
-        for invariant in &mut self.invariants {
-            invariant.idle(now, process.state()).map_err(|how| wrong(invariant.name(), how))?;
-        }
-        Ok(())
-    }
-
     /// A line of the trace. It is made only if somebody is going to read it.
     fn note(&mut self, line: impl FnOnce() -> String) {
         if self.options.trace {
@@ -402,23 +359,6 @@ impl<'a> World<'a> {
             // Writing to a string does not fail.
             let _ = writeln!(self.trace, "{seconds:>6}.{micros:06}  {}", line());
         }
-    }
-}
-
-fn kind(reply: &Reply) -> &'static str {
-    match reply {
-        Reply::Granted(_) => "granted",
-        Reply::Queued(_) => "queued",
-        Reply::Renewed { .. } => "renewed",
-        Reply::Released { .. } => "released",
-        Reply::Withdrawn => "withdrawn",
-        Reply::OwnerGone { .. } => "owner gone",
-        Reply::Session(_) => "session",
-        Reply::Lost(_) => "lost",
-        Reply::Done => "done",
-        Reply::PoolSet { .. } => "pool set",
-        Reply::PoolRemoved { .. } => "pool removed",
-        Reply::Refused(refusal) => refusal.code(),
     }
 }
 

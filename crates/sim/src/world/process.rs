@@ -3,19 +3,16 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::Receiver;
 
-use tenure_core::{Counters, Machine, Reply, Seq, State, Timestamp, Token};
-use tenure_engine::simulation::{Committer, Driver, Mail, Prepared, origin, sleep};
-use tenure_engine::{Commit, Entry, Failure, ReplyTo, Store, Ticket};
-use tokio::sync::watch;
+use tenure_core::{Seq, State, Timestamp};
+use tenure_engine::simulation::{Committer, Driver, Mail, Prepared, sleep};
+use tenure_engine::{Commit, Entry, Failure, ReplyTo};
 
-use super::network::Connection;
+use super::judge::unreceived;
 use super::{Happening, Violation, World, brief, wrong};
-use crate::disk::Found;
-use crate::invariants::Applied;
-use crate::model::{Heard, Model, same_answer};
-use crate::plan::{Left, Micros};
+use crate::model::{Heard, Model};
+use crate::plan::Micros;
 use crate::random::Random;
 use crate::sabotage::Sabotage;
 
@@ -24,22 +21,22 @@ const COMMANDS_WITHOUT_HANDOVER_MAX: usize = 4;
 
 #[derive(Debug)]
 pub(super) struct Process {
-    incarnation: u64,
-    driver: Driver,
-    committer: Committer,
-    returns: Receiver<Mail>,
-    mailbox: VecDeque<Letter>,
-    committing: VecDeque<Committing>,
+    pub(super) incarnation: u64,
+    pub(super) driver: Driver,
+    pub(super) committer: Committer,
+    pub(super) returns: Receiver<Mail>,
+    pub(super) mailbox: VecDeque<Letter>,
+    pub(super) committing: VecDeque<Committing>,
     /// The writer commits by itself and takes no mail meanwhile.
-    inline: bool,
-    work_at: Option<Micros>,
+    pub(super) inline: bool,
+    pub(super) work_at: Option<Micros>,
     /// By its clock, and by what its clock should show.
-    origin_millis: u64,
-    expected_origin_millis: u64,
-    wall_offset_millis: i64,
-    started: Micros,
-    random: Random,
-    stopping: bool,
+    pub(super) origin_millis: u64,
+    pub(super) expected_origin_millis: u64,
+    pub(super) wall_offset_millis: i64,
+    pub(super) started: Micros,
+    pub(super) random: Random,
+    pub(super) stopping: bool,
 }
 
 #[derive(Debug)]
@@ -50,7 +47,7 @@ pub(super) struct Letter {
 
 /// A batch on its way to the disk.
 #[derive(Debug)]
-struct Committing {
+pub(super) struct Committing {
     number: u64,
     prepared: Prepared,
     model: Model,
@@ -88,112 +85,9 @@ impl Process {
     }
 }
 
-/// The grants of a batch whose callers are gone, and do not come back for them.
-fn unreceived(connections: &[Connection], prepared: &Prepared) -> Vec<(Ticket, Token)> {
-    let answers = prepared.deliveries.iter().filter_map(|delivery| delivery.reply());
-    let grants = answers.filter_map(|(ticket, reply)| match reply {
-        Ok(Reply::Granted(grant)) => Some((ticket, grant)),
-        _ => None,
-    });
-    grants
-        .filter(|(ticket, grant)| {
-            let line = connections.iter().find(|line| line.has_ticket(*ticket));
-            line.is_none_or(|line| !(line.is_there() || line.returns(*ticket) && grant.ends_by_itself()))
-        })
-        .map(|(ticket, grant)| (ticket, grant.token))
-        .collect()
-}
-
 impl World<'_> {
-    /// A process reads the disk and goes on.
-    pub(super) fn start(&mut self) -> Result<(), Violation> {
-        if self.process.is_some() {
-            return Ok(());
-        }
-        self.incarnation += 1;
-        let mut random = Random::new(self.plan.seed ^ self.incarnation.wrapping_mul(0x9e37_79b9));
-        let Found { mut state, entries, first } =
-            self.disk.open().map_err(|error| wrong("replay equals state", format!("cannot start: {error}")))?;
-        self.note(|| format!("START with event {}", state.counters().seq.0));
-        let observed = self.observed;
-        for entry in entries.iter().filter(|entry| entry.first > observed) {
-            self.observe(entry)?;
-        }
-        self.check(|invariant| invariant.recovered(&state, &entries))?;
-        self.counts.recoveries += 1;
-        let seq = state.counters().seq;
-        let survivors = [self.written_model.take(), Some(self.durable_model.clone())];
-        let survivor = survivors.into_iter().flatten().find(|(last, _)| *last == seq);
-        let Some((_, model)) = survivor else {
-            return Err(wrong("acknowledged survives", format!("event {} is none that a crash can end with", seq.0)));
-        };
-        model.compare(&state).map_err(|how| wrong("the reference model", format!("after a start, {how}")))?;
-        self.durable_model = (seq, model.clone());
-        self.model = model;
-
-        // The first thing a start writes is a sync like any other, and can be its last.
-        if let Some(first) = &first {
-            if self.down_millis > 0 && random.one_in(6) {
-                self.counts.fault("crash during a start");
-                let left = if random.one_in(2) { Left::All } else { Left::Torn(u16::from(random.byte(255))) };
-                self.disk.tear(first, left);
-                self.note(|| format!("CRASH while starting, {left:?}"));
-                self.later(1_000, Happening::Start);
-                return Ok(());
-            }
-            if let Err(error) = self.disk.clone().commit(first) {
-                return Err(wrong("replay equals state", error.to_string()));
-            }
-        }
-
-        if self.options.sabotage == Some(Sabotage::ReusesTokens) {
-            let counters = Counters { token_next: 1 + state.counters().token_next / 2, ..*state.counters() };
-            state.restore_counters(counters);
-        }
-        let stored = state.counters().now;
-        let expected_origin_millis = origin(self.wall_millis(), stored);
-        let origin_millis = match self.options.sabotage {
-            Some(Sabotage::ForgetsTheTime) => self.wall_millis(),
-            _ => expected_origin_millis,
-        };
-        let mut nonces = random.clone();
-        let nonces = move || u128::from(nonces.next()) << 64 | u128::from(nonces.next());
-        let (mail, returns) = mpsc::channel();
-        let (announce, _) = watch::channel(seq);
-        // Whoever must know that the disk failed sees that nothing is committed any more.
-        let committer = Committer::new(Box::new(self.disk.clone()), announce, mail, Box::new(drop));
-        let mut process = Process {
-            incarnation: self.incarnation,
-            driver: Driver::new(Machine::restored(state, self.limits), Box::new(nonces)),
-            committer,
-            returns,
-            mailbox: VecDeque::new(),
-            committing: VecDeque::new(),
-            inline: true,
-            work_at: None,
-            origin_millis,
-            expected_origin_millis,
-            wall_offset_millis: self.wall_offset_millis,
-            started: self.time,
-            random,
-            stopping: false,
-        };
-        let at = self.now(&process).max(process.driver.now());
-        let prepared = match self.options.sabotage {
-            Some(Sabotage::SkipsTheRestart) => {
-                process.driver.begin(at);
-                process.driver.finish()
-            }
-            _ => process.driver.restart(at),
-        };
-        self.process = Some(process);
-        self.commit(prepared, at, true, &[])?;
-        self.wake_up();
-        Ok(())
-    }
-
     /// What the process takes the time to be.
-    fn now(&self, process: &Process) -> Timestamp {
+    pub(super) fn now(&self, process: &Process) -> Timestamp {
         match self.options.sabotage {
             Some(Sabotage::FollowsTheWallClock) => {
                 let set_by = self.wall_offset_millis - process.wall_offset_millis;
@@ -222,7 +116,7 @@ impl World<'_> {
     }
 
     /// Sets the alarm for the next deadline, as the writer does before it sleeps.
-    fn wake_up(&mut self) {
+    pub(super) fn wake_up(&mut self) {
         let Some(process) = &self.process else { return };
         if self.options.sabotage == Some(Sabotage::Oversleeps) {
             return;
@@ -282,8 +176,14 @@ impl World<'_> {
         process.driver.handle(mail);
     }
 
-    /// Compares a batch with the model and hands it to the committer.
-    fn commit(&mut self, prepared: Prepared, at: Timestamp, restart: bool, heard: &[Heard]) -> Result<(), Violation> {
+    /// Has a batch compared with the model and hands it to the committer.
+    pub(super) fn commit(
+        &mut self,
+        prepared: Prepared,
+        at: Timestamp,
+        restart: bool,
+        heard: &[Heard],
+    ) -> Result<(), Violation> {
         let Some(mut process) = self.process.take() else { return Ok(()) };
         let entry = prepared.commit.entry.clone();
         let events = entry.as_ref().map_or(&[][..], |entry| &entry.events);
@@ -314,39 +214,6 @@ impl World<'_> {
             self.sync_next();
         }
         Ok(())
-    }
-
-    fn compare(
-        &mut self,
-        process: &Process,
-        prepared: &Prepared,
-        at: Timestamp,
-        restart: bool,
-        heard: &[Heard],
-        events: &[tenure_core::Event],
-    ) -> Result<(), Violation> {
-        let differs = |how: String| wrong("the reference model", how);
-        let expected = self.model.batch(at, restart, heard, events).map_err(differs)?;
-        self.batches += 1;
-        let mut found: Vec<(Ticket, &Result<_, Failure>)> =
-            prepared.deliveries.iter().filter_map(|delivery| delivery.reply()).collect();
-        for (ticket, expected) in &expected {
-            self.rests.entry(ticket.0).or_default().push((self.batches, prepared.last));
-            let Some(at) = found.iter().position(|(other, _)| other == ticket) else {
-                return Err(differs(format!("ticket {} should be answered {expected:?}", ticket.0)));
-            };
-            let (_, answer) = found.remove(at);
-            if !same_answer(expected, answer) {
-                return Err(differs(format!("ticket {}: expected {expected:?}, found {answer:?}", ticket.0)));
-            }
-        }
-        if let Some((ticket, answer)) = found.first() {
-            return Err(differs(format!("ticket {} was answered {answer:?} and should not be", ticket.0)));
-        }
-        self.model.compare(process.state()).map_err(differs)?;
-        let now = process.expected_now(self.time);
-        let applied = Applied { at, now, heard, entry: prepared.commit.entry.as_deref(), state: process.state() };
-        self.check(|invariant| invariant.applied(&applied))
     }
 
     /// The batch at the front goes to the disk.
@@ -408,30 +275,6 @@ impl World<'_> {
         }
         self.work_by(self.time);
         Ok(())
-    }
-
-    /// The answers to a ticket that should have been passed on by now.
-    pub(super) fn check_nothing_is_missing(&self, ticket: u64) -> Result<(), Violation> {
-        match self.rests.get(&ticket).and_then(|rests| rests.first()) {
-            Some((batch, _)) if *batch <= self.committed => {
-                Err(wrong("the reference model", format!("an answer to ticket {ticket} was never sent")))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// If the machine stopped now, this is what would be found: every sync is a place to crash at.
-    fn look_at_the_disk(&mut self) -> Result<(), Violation> {
-        // Reading everything back takes longer than all the rest: with many seeds, some syncs of each will do.
-        if self.process.as_mut().is_some_and(|process| !process.random.one_in(4)) {
-            return Ok(());
-        }
-        let found = self.disk.look().map_err(|error| wrong("replay equals state", error.to_string()))?;
-        self.counts.recoveries += 1;
-        if found == self.durable {
-            return Ok(());
-        }
-        Err(wrong("replay equals state", "a crash right now would leave another state than was made durable"))
     }
 
     /// The process is gone, whatever it was doing.
