@@ -1,7 +1,10 @@
 //! `cargo xtask sim`: many seeds, one after another, until the time is up or one of them fails.
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tenure_sim::{Counts, Options, Plan, run, shrink};
@@ -89,31 +92,49 @@ fn show(plan: &Plan) -> bool {
     ended.violation.is_none()
 }
 
+/// Seeds one after another, on every core there is.
 fn search(arguments: &Arguments) -> bool {
     let started = Instant::now();
     let enough = Duration::from_secs_f64(arguments.minutes * 60.0);
-    let mut counts = Counts::default();
-    let mut told = started;
-    for seed in (arguments.from..).take(usize::try_from(arguments.seeds).unwrap_or(usize::MAX)) {
-        if started.elapsed() >= enough {
-            break;
+    let taken = AtomicU64::new(0);
+    let failed = Mutex::new(None);
+    let total = Mutex::new(Counts::default());
+    let work = || {
+        let mut counts = Counts::default();
+        while started.elapsed() < enough && lock(&failed).is_none() {
+            let number = taken.fetch_add(1, Ordering::Relaxed);
+            if number >= arguments.seeds {
+                break;
+            }
+            let plan = Plan::from_seed(arguments.from.wrapping_add(number));
+            let ended = run(&plan, Options::default());
+            counts.add(&ended.counts);
+            if let Some(violation) = ended.violation {
+                lock(&failed).get_or_insert((plan, violation));
+            }
+            if number > 0 && number.is_multiple_of(10_000) {
+                eprintln!("{number} seeds in {} s", started.elapsed().as_secs());
+            }
         }
-        let plan = Plan::from_seed(seed);
-        let ended = run(&plan, Options::default());
-        counts.add(&ended.counts);
-        if let Some(violation) = ended.violation {
-            eprintln!("seed {seed} fails: {violation}\nshortening it…");
+        lock(&total).add(&counts);
+    };
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    println!("from seed {}, {} s on {threads} cores", arguments.from, started.elapsed().as_secs());
+    print!("{}", lock(&total));
+    match lock(&failed).take() {
+        None => true,
+        Some((plan, violation)) => {
+            eprintln!("seed {} fails: {violation}\nshortening it…", plan.seed);
             report(&plan);
-            return false;
-        }
-        if told.elapsed() >= Duration::from_secs(60) {
-            told = Instant::now();
-            eprintln!("{} seeds, {} simulated hours", counts.seeds, counts.micros / 3_600_000_000);
+            false
         }
     }
-    println!("from seed {}, {} s", arguments.from, started.elapsed().as_secs());
-    print!("{counts}");
-    true
+}
+
+/// What is locked here is whole at any time.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What is left of a failing plan when everything needless is gone, with a trace, and as text to be kept.
