@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask test`, `tools`, `fix`, `bench`. Only the standard library, so that it
+//! The project's own commands: `cargo xtask test`, `tools`, `fix`, `sim`, `bench`. Only the standard library, so that it
 //! builds in a second.
 
 mod tools;
@@ -14,6 +14,7 @@ Commands:
   test              Check formatting, lints and documentation, then run every test (what CI runs)
   tools             Put what the tests need besides Rust into target/tools; `test` begins with it
   fix               Format, and apply what clippy can fix
+  sim               Run the simulator for a while; `cargo xtask sim --help` has the options
   bench [NAME…]     Measure the server beside its peers; `cargo xtask bench --help` has the options
   bench rules       Measure the rules alone: a release-and-grant with many waiting, the memory of a million holds
   bench --temporal  Measure pools in Temporal beside one that is asked by signals; needs what `tools` makes
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         Some("test") => test(),
         Some("tools") => tools::make().map(drop),
         Some("fix") => fix(),
+        Some("sim") => sim(&arguments.collect::<Vec<_>>()),
         Some("bench") => bench(&arguments.collect::<Vec<_>>()),
         Some("--help" | "-h" | "help") => {
             print!("{HELP}");
@@ -69,6 +71,12 @@ fn fix() -> Result<(), String> {
     let clippy = ["clippy", "--workspace", "--all-targets", "--features", TEMPORAL];
     cargo(&[&clippy[..], &["--fix", "--allow-dirty", "--allow-staged"]].concat())?;
     cargo(&["fmt", "--all"])
+}
+
+fn sim(arguments: &[String]) -> Result<(), String> {
+    let mut run = vec!["run", "--quiet", "--release", "--locked", "--package", "tenure-sim", "--"];
+    run.extend(arguments.iter().map(String::as_str));
+    cargo(&run)
 }
 
 fn bench(arguments: &[String]) -> Result<(), String> {

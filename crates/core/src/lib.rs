@@ -10,7 +10,7 @@
 #![no_std]
 
 extern crate alloc;
-#[cfg(test)]
+#[cfg(any(test, feature = "mutations"))]
 extern crate std;
 
 #[cfg(feature = "serde")]
@@ -20,6 +20,8 @@ mod decimal;
 mod event;
 mod limits;
 mod machine;
+#[doc(hidden)]
+pub mod mutation;
 mod names;
 mod placement;
 mod pool;

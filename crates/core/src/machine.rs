@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 use crate::command::*;
 use crate::event::{Event, HoldEnd, WaitEnd};
 use crate::limits::{Limits, WORK_PER_COMMAND_MAX};
+use crate::mutation::Mistake;
 use crate::names::*;
 use crate::placement;
 use crate::pool::{Kind, Pool};
@@ -19,7 +20,7 @@ use crate::record::{Hold, RequestStage, Waiter};
 use crate::refusal::Refusal;
 use crate::reply::{Grant, HoldLost, Reply};
 use crate::state::{Due, State};
-use crate::time::{Stamp, Timestamp};
+use crate::time::{Stamp, Timestamp, Ttl};
 
 #[derive(Debug)]
 pub struct Machine {
@@ -59,6 +60,9 @@ impl Machine {
     /// When [`Command::Expire`] must be applied next, at the latest. Anything due must have been ended before
     /// another command is applied, so that a lease is over for everyone who asks after its deadline.
     pub fn next_deadline(&self) -> Option<Timestamp> {
+        if Mistake::ExpiresLate.is_made() && self.unserved.is_empty() {
+            return self.state.next_deadline().map(|deadline| deadline + Ttl::from_millis(1));
+        }
         if self.unserved.is_empty() { self.state.next_deadline() } else { Some(self.state.counters.now) }
     }
 
@@ -193,6 +197,7 @@ impl Step<'_> {
 
     fn withdraw(&mut self, namespace: Namespace, request: RequestId) -> Reply {
         match self.state().request_stage(&namespace, &request, self.at()) {
+            Some(RequestStage::Waiting(_)) if Mistake::KeepsWithdrawnWaits.is_made() => {}
             Some(RequestStage::Waiting(id)) => self.end_wait(id, WaitEnd::Withdrawn),
             Some(RequestStage::Held(token)) => {
                 // A place in a rate window was used up by being granted.
@@ -256,6 +261,9 @@ impl Step<'_> {
     }
 
     fn take_back(&mut self, token: Token) -> Reply {
+        if Mistake::KeepsUnreceivedGrants.is_made() {
+            return Reply::Done;
+        }
         // A place in a rate window is used up by being granted, received or not.
         if self.state().holds.get(&token).is_some_and(|hold| !matches!(hold.lifetime, Lifetime::Window(_))) {
             self.end_hold(token, HoldEnd::Unreceived);
@@ -266,7 +274,9 @@ impl Step<'_> {
     /// Ends a hold and serves whoever waits for it.
     fn end_hold(&mut self, token: Token, how: HoldEnd) {
         let pool = self.end_hold_only(token, how);
-        self.serve(&pool);
+        if !Mistake::ForgetsTheWaiters.is_made() {
+            self.serve(&pool);
+        }
     }
 
     fn end_hold_only(&mut self, token: Token, how: HoldEnd) -> PoolPath {
@@ -367,6 +377,7 @@ impl Step<'_> {
         while !self.worked_enough() {
             let due = self.state().deadlines.first().filter(|(deadline, _)| *deadline <= self.at());
             match due.map(|(_, due)| due.clone()) {
+                Some(Due::Hold(token)) if Mistake::ServesTooSoon.is_made() => self.end_hold(token, HoldEnd::Expired),
                 Some(Due::Hold(token)) => {
                     let pool = self.end_hold_only(token, HoldEnd::Expired);
                     self.machine.unserved.insert(pool);
@@ -413,7 +424,10 @@ fn is_loss(hold: &Hold, how: &HoldEnd) -> bool {
 
 /// When a hold with this lifetime ends by itself.
 fn deadline(at: Timestamp, lifetime: &Lifetime) -> Option<Timestamp> {
+    let early = |ttl: Ttl| Ttl::from_millis(ttl.as_millis() - 1);
     match lifetime {
+        Lifetime::Window(ttl) if Mistake::EndsWindowsEarly.is_made() => Some(at + early(*ttl)),
+        Lifetime::Leased(ttl) if Mistake::GrantsLess.is_made() => Some(at + early(*ttl)),
         Lifetime::Leased(ttl) | Lifetime::Window(ttl) | Lifetime::Session(Some(ttl)) => Some(at + *ttl),
         Lifetime::Session(None) | Lifetime::Kept | Lifetime::Bound(_) => None,
     }

@@ -7,6 +7,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use crate::command::{Amount, Demand, Order, Placement};
+use crate::mutation::Mistake;
 use crate::names::ResourceName;
 use crate::pool::{Kind, Pool, Resource, Resources, Taken, Units};
 use crate::queue::Ordinals;
@@ -35,6 +36,9 @@ fn next_for_units(pool: &Pool, units: &Units, newcomer: Option<(Place, &Demand)>
         .filter_map(|(place, demand)| Some((place, take_units(units, demand.amount)?)))
         .min_by_key(|(place, _)| *place)?;
     let head = pool.queue.head().into_iter().chain(newcomer.map(|(place, _)| place)).min()?;
+    if Mistake::Overtakes.is_made() {
+        return Some(fitting);
+    }
     // In strict order a head that does not fit has a claim on every unit.
     (pool.order == Order::Backfill || fitting.0 == head).then_some(fitting)
 }
@@ -73,7 +77,7 @@ fn next_for_resources(
             let units = u32::try_from(names.len()).expect("resources of a pool are bounded");
             return Some((place, Taken { units, resources: names.into(), all: demand.amount == Amount::All }));
         }
-        if pool.order == Order::Strict {
+        if pool.order == Order::Strict && !Mistake::IgnoresClaims.is_made() {
             unclaimed.to_mut().subtract(&open);
             if unclaimed.is_empty() {
                 return None;

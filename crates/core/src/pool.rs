@@ -7,6 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::command::*;
+use crate::mutation::Mistake;
 use crate::names::*;
 use crate::queue::{Listed, Ordinals, Queue};
 use crate::time::{Timestamp, Ttl};
@@ -47,7 +48,8 @@ impl Units {
         if self.exclusive {
             return 0;
         }
-        u32::try_from(u64::from(self.total).saturating_sub(self.used)).expect("at most the total")
+        let mistake = u64::from(Mistake::MiscountsUnits.is_made());
+        u32::try_from((u64::from(self.total) + mistake).saturating_sub(self.used)).expect("at most the total")
     }
 }
 
@@ -117,7 +119,8 @@ impl Resource {
     }
 
     fn is_free(&self) -> bool {
-        self.hold.is_none() && !self.leaving && self.condition == Condition::InService
+        let in_service = self.condition == Condition::InService || Mistake::IgnoresConditions.is_made();
+        self.hold.is_none() && !self.leaving && in_service
     }
 }
 
@@ -382,7 +385,7 @@ impl Pool {
                     kept.use_next += 1;
                     kept.change(name, |it| {
                         assert_eq!(it.hold.take(), Some(token), "a resource is given back by its holder");
-                        it.used = used;
+                        it.used = if Mistake::ForgetsUse.is_made() { it.used } else { used };
                         it.used_at = Some(at);
                     });
                 }

@@ -8,6 +8,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::command::*;
 use crate::event::{Event, HoldEnd, WaitEnd};
 use crate::limits::{REQUEST_MEMORY, REQUESTS_REMEMBERED_MAX};
+use crate::mutation::Mistake;
 use crate::names::*;
 use crate::pool::Pool;
 use crate::record::*;
@@ -235,6 +236,9 @@ impl State {
 
     /// When a session ends that no connection carries, if its client was last heard of at `at`.
     pub(crate) fn session_deadline(&self, at: Timestamp, session: &Session) -> Timestamp {
+        if Mistake::IgnoresGrace.is_made() {
+            return at;
+        }
         let times = session.holds.iter().filter_map(|token| self.holds[token].deadline);
         let outlasted = if session.outlasts_holds { times.max() } else { None };
         outlasted.map_or(at + session.grace, |last| last.max(at + session.grace))
@@ -360,7 +364,7 @@ impl State {
             self.deadlines.insert((deadline, Due::Hold(token)));
         }
         if let Some(request) = &hold.request {
-            self.requests.insert((hold.pool.namespace().clone(), request.clone()), RequestStage::Held(token));
+            self.set_request(&hold.pool, request, RequestStage::Held(token));
         }
         match (&hold.lifetime, hold.session) {
             (Lifetime::Session(_), Some(id)) => {
@@ -411,7 +415,7 @@ impl State {
             self.deadlines.insert((deadline, Due::Wait(id)));
         }
         if let Some(request) = &waiter.request {
-            self.requests.insert((waiter.pool.namespace().clone(), request.clone()), RequestStage::Waiting(id));
+            self.set_request(&waiter.pool, request, RequestStage::Waiting(id));
         }
         if let Some(session) = waiter.session {
             self.sessions.get_mut(&session).expect("a waiter's session is there").waiters.insert(id);
@@ -501,8 +505,25 @@ impl State {
     }
 
     fn remember(&mut self, at: Timestamp, namespace: Namespace, request: RequestId, token: Option<Token>) {
+        self.forget_requests(at, self.requests_remembered_max.saturating_sub(1));
+        self.requests.insert((namespace.clone(), request.clone()), RequestStage::Ended { at, token });
+        self.requests_ended.push_back(EndedRequest { at, namespace, request, token });
+    }
+
+    /// Notes how far a request has come that is not over.
+    fn set_request(&mut self, pool: &PoolPath, request: &RequestId, stage: RequestStage) {
+        let before = self.requests.insert((pool.namespace().clone(), request.clone()), stage);
+        // Used again when it was long over. What is remembered of its first use must go now: it would be all that is left
+        // after a restart, should the second be forgotten.
+        if let Some(RequestStage::Ended { .. }) = before {
+            self.forget_requests(self.counters.now, usize::MAX);
+        }
+    }
+
+    /// Forgets ended requests that have been remembered long enough, and the oldest of more than so many.
+    fn forget_requests(&mut self, at: Timestamp, remembered_max: usize) {
         while let Some(oldest) = self.requests_ended.front() {
-            if self.requests_ended.len() < self.requests_remembered_max && oldest.at + REQUEST_MEMORY > at {
+            if self.requests_ended.len() <= remembered_max && oldest.at + REQUEST_MEMORY > at {
                 break;
             }
             let oldest = self.requests_ended.pop_front().expect("it was just seen");
@@ -512,7 +533,5 @@ impl State {
                 self.requests.remove(&entry);
             }
         }
-        self.requests.insert((namespace.clone(), request.clone()), RequestStage::Ended { at, token });
-        self.requests_ended.push_back(EndedRequest { at, namespace, request, token });
     }
 }

@@ -27,7 +27,7 @@ impl SystemClock {
     pub fn start(not_before: Timestamp) -> Self {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let wall = u64::try_from(wall.as_millis()).expect("milliseconds since 1970 fit in 64 bits");
-        Self { start: wall.max(not_before.as_millis()), monotonic: Instant::now() }
+        Self { start: origin(wall, not_before), monotonic: Instant::now() }
     }
 }
 
@@ -38,10 +38,20 @@ impl Clock for SystemClock {
     }
 
     fn until(&self, deadline: Timestamp) -> Option<Duration> {
-        // One more, because `now` rounds down: woken a fraction early, the deadline would not be reached.
-        let wait = deadline.millis_since(self.now());
-        Some(Duration::from_millis(if wait == 0 { 0 } else { wait + 1 }))
+        Some(sleep(self.now(), deadline))
     }
+}
+
+/// From where a process counts, by the wall clock at its start, in milliseconds.
+pub fn origin(wall: u64, not_before: Timestamp) -> u64 {
+    wall.max(not_before.as_millis())
+}
+
+/// How long to sleep for a deadline.
+pub fn sleep(now: Timestamp, deadline: Timestamp) -> Duration {
+    // One more, because `now` is rounded down: woken a fraction early, the deadline would not be reached.
+    let wait = deadline.millis_since(now);
+    Duration::from_millis(if wait == 0 { 0 } else { wait + 1 })
 }
 
 /// Time as a test tells it.

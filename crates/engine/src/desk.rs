@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Weak};
 
+use tenure_core::mutation::Mistake;
 use tenure_core::{
     Command, Event, HoldLost, Machine, Refusal, Reply, Seq, SessionId, Stamp, State, Timestamp, Token, WaiterId,
 };
@@ -226,6 +227,7 @@ impl<C: Caller> Desk<C> {
         if let Some(token) = unreceived {
             if let Some(times) = self.told.get_mut(&token)
                 && *times > 1
+                && !Mistake::MiscountsListeners.is_made()
             {
                 *times -= 1;
             } else {
@@ -285,6 +287,9 @@ impl<C: Caller> Desk<C> {
     /// end.
     pub(crate) fn tell_lost(&mut self, session: SessionId, lost: HoldLost) {
         let Some(carrier) = self.carriers.get_mut(&session) else { return };
+        if Mistake::KeepsLossesQuiet.is_made() {
+            return;
+        }
         if carrier.unheard() >= LOSSES_UNHEARD_MAX {
             let (limit, max) = ("losses_unheard_max", LOSSES_UNHEARD_MAX);
             let attachment = carrier.attachment;

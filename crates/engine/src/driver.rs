@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use tenure_core::{Command, Machine, Query, Refusal, Reply, Seq, SessionId, Timestamp, Token, Ttl, View};
+use tenure_core::{Command, Machine, Query, Refusal, Reply, Seq, SessionId, State, Timestamp, Token, Ttl, View};
 use tokio::sync::oneshot;
 
 use crate::desk::{Batch, Caller, Desk, Nonces};
@@ -18,7 +18,7 @@ const ROWS_AGE_MAX: Ttl = Ttl::from_millis(60_000);
 
 /// What reaches the writer, in the order in which it is handled.
 #[derive(Debug)]
-pub(crate) enum Mail {
+pub enum Mail {
     Command {
         ticket: Ticket,
         command: Command,
@@ -47,7 +47,7 @@ pub(crate) enum Mail {
 
 /// A caller in this process.
 #[derive(Clone, Debug)]
-pub(crate) struct Local {
+pub struct Local {
     ticket: Ticket,
     reply_to: ReplyTo,
 }
@@ -64,7 +64,8 @@ impl Caller for Local {
     }
 }
 
-pub(crate) struct Driver {
+/// Mail in, batches out.
+pub struct Driver {
     desk: Desk<Local>,
     rows: Rows,
     /// When rows were last written.
@@ -75,32 +76,46 @@ pub(crate) struct Driver {
     others: Vec<Delivery>,
 }
 
+impl std::fmt::Debug for Driver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Driver").field("desk", &self.desk).finish_non_exhaustive()
+    }
+}
+
 /// A batch ready to be made durable, and what to send when it is.
 #[derive(Debug)]
-pub(crate) struct Prepared {
-    pub(crate) commit: Commit,
-    pub(crate) deliveries: Vec<Delivery>,
-    pub(crate) commands: usize,
+pub struct Prepared {
+    pub commit: Commit,
+    pub deliveries: Vec<Delivery>,
+    pub commands: usize,
     /// The number of the last event once this is durable.
-    pub(crate) last: Seq,
+    pub last: Seq,
 }
 
 impl Prepared {
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.commit.entry.is_none() && self.commit.rows.is_none() && self.deliveries.is_empty()
     }
 }
 
 #[derive(Debug)]
-pub(crate) enum Delivery {
+pub enum Delivery {
     Reply { to: Local, reply: Result<Reply, Failure> },
     View(oneshot::Sender<Result<View, Refusal>>, Result<View, Refusal>),
     Tick(oneshot::Sender<()>),
 }
 
 impl Delivery {
+    /// Which command it answers, and how; none if it answers something else.
+    pub fn reply(&self) -> Option<(Ticket, &Result<Reply, Failure>)> {
+        match self {
+            Self::Reply { to, reply } => Some((to.ticket, reply)),
+            Self::View(..) | Self::Tick(_) => None,
+        }
+    }
+
     /// Sends it. What comes back is mail: that a grant found nobody.
-    pub(crate) fn send(self) -> Option<Mail> {
+    pub fn send(self) -> Option<Mail> {
         match self {
             Self::Reply { to: Local { ticket, reply_to }, reply } => {
                 let unreceived = reply_to.send(reply)?;
@@ -133,7 +148,7 @@ impl ReplyTo {
 }
 
 impl Driver {
-    pub(crate) fn new(machine: Machine, nonces: Nonces) -> Self {
+    pub fn new(machine: Machine, nonces: Nonces) -> Self {
         Self {
             rows: Rows::new(machine.state()),
             rows_written: machine.state().counters().now,
@@ -143,28 +158,32 @@ impl Driver {
         }
     }
 
-    pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
+    pub fn state(&self) -> &State {
+        self.desk.state()
+    }
+
+    pub fn next_deadline(&self) -> Option<Timestamp> {
         self.desk.next_deadline()
     }
 
     /// The time of the last thing that happened: no batch may be earlier.
-    pub(crate) fn now(&self) -> Timestamp {
+    pub fn now(&self) -> Timestamp {
         self.desk.now()
     }
 
     /// Opens a batch and ends what is due by then.
-    pub(crate) fn begin(&mut self, at: Timestamp) {
+    pub fn begin(&mut self, at: Timestamp) {
         self.mails = 0;
         self.desk.begin(at);
     }
 
     /// The first thing a recovered machine must hear.
-    pub(crate) fn restart(&mut self, at: Timestamp) -> Prepared {
+    pub fn restart(&mut self, at: Timestamp) -> Prepared {
         self.desk.restart(at);
         self.finish()
     }
 
-    pub(crate) fn handle(&mut self, mail: Mail) {
+    pub fn handle(&mut self, mail: Mail) {
         assert!(!self.is_full(), "a full batch is closed first");
         self.mails += 1;
         match mail {
@@ -187,21 +206,21 @@ impl Driver {
     }
 
     /// Whether somebody can go on once this batch is durable. Those who were put in a queue cannot.
-    pub(crate) fn is_urgent(&self) -> bool {
+    pub fn is_urgent(&self) -> bool {
         !self.others.is_empty() || self.desk.is_urgent()
     }
 
     /// Whether the batch must be closed before anything else is handled.
-    pub(crate) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.mails >= MAILS_PER_BATCH_MAX || self.desk.is_full()
     }
 
-    pub(crate) fn finish(&mut self) -> Prepared {
+    pub fn finish(&mut self) -> Prepared {
         self.close(false)
     }
 
     /// The last batch: with all rows written, the next start replays nothing.
-    pub(crate) fn finish_for_good(&mut self) -> Prepared {
+    pub fn finish_for_good(&mut self) -> Prepared {
         self.close(true)
     }
 
@@ -225,7 +244,7 @@ impl Driver {
 mod tests {
     use tenure_core::{
         Acquire, Amount, Demand, HoldEnd, HoldLost, Holder, Lifetime, Limits, Namespace, OpenSession, PoolName,
-        PoolPath, Priority, State, Ttl, Wait,
+        PoolPath, Priority, Ttl, Wait,
     };
 
     use super::*;

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use tenure_core::mutation::Mistake;
 use tenure_core::{Command, Limits, Machine, Query, Refusal, Seq, SessionId, State, Timestamp, Token, View};
 use tokio::sync::{oneshot, watch};
 
@@ -20,7 +21,7 @@ use crate::store::{LogReader, Store, StoreError};
 use crate::{Answer, Answered, Clock, Engine, EventPage, EventQuery, EventsGone, Failure, ReplyTo, Ticket};
 
 /// How much later than its time a batch may still take mail, and so how much shorter a lease may be.
-const BATCH_MILLIS_MAX: u64 = 1;
+pub const BATCH_MILLIS_MAX: u64 = 1;
 /// Batches up to this size are committed without waking the committer.
 const COMMANDS_WITHOUT_HANDOVER_MAX: usize = 4;
 /// How long a batch that only puts callers in queues waits for company: they cannot go on anyway, and often
@@ -76,12 +77,8 @@ impl Embedded {
         let depth = Arc::new(AtomicUsize::new(0));
         let reader = store.reader();
         let driver = Driver::new(Machine::restored(state, options.limits), Box::new(nonces()));
-        let committer = Arc::new(Mutex::new(Committer {
-            store: Box::new(store),
-            announce: Some(announce),
-            returns: mail.clone(),
-            on_fatal: Some(options.on_fatal),
-        }));
+        let committer = Committer::new(Box::new(store), announce, mail.clone(), options.on_fatal);
+        let committer = Arc::new(Mutex::new(committer));
         let in_flight = Arc::new(AtomicUsize::new(0));
         let writer = Writer {
             driver,
@@ -363,7 +360,7 @@ fn commit_all(prepared: &Receiver<Prepared>, committer: &Mutex<Committer>, in_fl
 }
 
 /// Makes batches durable, in order, and sends what may be said then.
-struct Committer {
+pub struct Committer {
     store: Box<dyn Store>,
     /// None once it is over.
     announce: Option<watch::Sender<Seq>>,
@@ -372,10 +369,28 @@ struct Committer {
     on_fatal: Option<Box<dyn FnOnce(StoreError) + Send>>,
 }
 
+impl std::fmt::Debug for Committer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Committer").field("over", &self.announce.is_none()).finish_non_exhaustive()
+    }
+}
+
 impl Committer {
+    pub fn new(
+        store: Box<dyn Store>,
+        announce: watch::Sender<Seq>,
+        returns: Sender<Mail>,
+        on_fatal: Box<dyn FnOnce(StoreError) + Send>,
+    ) -> Self {
+        Self { store, announce: Some(announce), returns, on_fatal: Some(on_fatal) }
+    }
+
     /// False when there is no going on.
-    fn commit(&mut self, batch: Prepared) -> bool {
-        let Prepared { commit, deliveries, commands, last } = batch;
+    pub fn commit(&mut self, batch: Prepared) -> bool {
+        let Prepared { commit, mut deliveries, commands, last } = batch;
+        if Mistake::AnswersBeforeTheSync.is_made() {
+            deliveries.drain(..).for_each(|delivery| drop(delivery.send()));
+        }
         // After a failed sync nothing is said any more.
         let (Some(announce), Some(_)) = (&self.announce, &self.on_fatal) else { return false };
         // A batch that changed nothing still waits its turn: its answers may rest on the one before.

@@ -11,6 +11,8 @@ mod desk;
 mod driver;
 mod embedded;
 mod metrics;
+#[doc(hidden)]
+pub mod simulation;
 mod store;
 
 pub use call::{Acquiring, Calls};

@@ -13,6 +13,7 @@ mod log;
 mod memory;
 mod recovery;
 mod rows;
+pub(crate) mod simulation;
 mod snapshot;
 
 pub use disk::{DiskOptions, DiskStore, Durability, Retention};

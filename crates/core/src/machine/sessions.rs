@@ -4,6 +4,7 @@ use super::Step;
 use super::acquire::limit;
 use crate::command::*;
 use crate::event::{Event, HoldEnd, WaitEnd};
+use crate::mutation::Mistake;
 use crate::names::*;
 use crate::record::Session;
 use crate::refusal::Refusal;
@@ -90,7 +91,7 @@ impl Step<'_> {
     /// A new process has the data: nobody is connected to it yet.
     pub(super) fn restart(&mut self) -> Reply {
         let waiters: alloc::vec::Vec<_> = self.state().waiters.keys().copied().collect();
-        for id in waiters {
+        for id in waiters.into_iter().filter(|_| !Mistake::ServesTheAbsent.is_made()) {
             self.caller_lost(id, true);
         }
         self.emit(Event::Restarted);

@@ -25,7 +25,8 @@ pub(super) trait Entries {
 }
 
 impl Entry {
-    pub(super) fn last(&self) -> Seq {
+    /// The number of its last event.
+    pub fn last(&self) -> Seq {
         Seq(self.first.0 + self.events.len() as u64 - 1)
     }
 }

@@ -1,0 +1,67 @@
+//! Deliberate mistakes: the tests of the simulator make one at a time, to show that it would be found. They are made only
+//! with the feature `mutations`, which no shipped program has; without it [`Mistake::is_made`] is a constant.
+
+/// A mistake in the rules or in an engine. Those that can be made outside of both are in the simulator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mistake {
+    /// A lease is over one millisecond after its deadline.
+    ExpiresLate,
+    /// A lease is given one millisecond less than was asked for.
+    GrantsLess,
+    /// A place in a rate window is free again one millisecond early.
+    EndsWindowsEarly,
+    /// A release serves nobody.
+    ForgetsTheWaiters,
+    /// What is due serves its waiters before all that is due has ended.
+    ServesTooSoon,
+    /// One unit too many is free.
+    MiscountsUnits,
+    /// Those behind are given what somebody ahead in a strict queue could use.
+    Overtakes,
+    /// The same, for named resources.
+    IgnoresClaims,
+    /// A resource that is drained or quarantined is handed out.
+    IgnoresConditions,
+    /// A withdrawn wait stays in the queue.
+    KeepsWithdrawnWaits,
+    /// A grant that nobody received is kept.
+    KeepsUnreceivedGrants,
+    /// A session ends with its connection.
+    IgnoresGrace,
+    /// A session's connection is not told of its losses.
+    KeepsLossesQuiet,
+    /// One caller's hanging up takes a hold from another who was told of it too.
+    MiscountsListeners,
+    /// A resource that was given back is not noted as used.
+    ForgetsUse,
+    /// A renewal does not reach the rows.
+    ForgetsARow,
+    /// Answers are sent before their batch is durable.
+    AnswersBeforeTheSync,
+    /// Waiters go on as if those who made them were still there after a restart.
+    ServesTheAbsent,
+}
+
+#[cfg(feature = "mutations")]
+std::thread_local! {
+    static MADE: core::cell::Cell<Option<Mistake>> = const { core::cell::Cell::new(None) };
+}
+
+/// From here on this thread makes the mistake.
+#[cfg(feature = "mutations")]
+pub fn make(mistake: Option<Mistake>) {
+    MADE.set(mistake);
+}
+
+impl Mistake {
+    #[cfg(feature = "mutations")]
+    pub fn is_made(self) -> bool {
+        MADE.get() == Some(self)
+    }
+
+    #[cfg(not(feature = "mutations"))]
+    #[inline]
+    pub const fn is_made(self) -> bool {
+        false
+    }
+}

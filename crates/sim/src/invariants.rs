@@ -1,0 +1,203 @@
+//! What must be true at every step, one file each. They look at what happened (durable events), at what was said (answers)
+//! and at the state; none of them knows how the rules or the reference model come to it.
+
+mod acknowledged;
+mod capacity;
+mod deadlines;
+mod no_idle_unit;
+mod one_holder;
+mod order;
+mod rate;
+mod replay;
+mod rising_tokens;
+mod withdrawn;
+
+use std::collections::BTreeMap;
+
+use tenure_core::*;
+use tenure_engine::{Entry, Ticket};
+
+use crate::model::Heard;
+
+/// Every method is called at its moment; an error is a violation, and says how.
+pub trait Invariant {
+    fn name(&self) -> &'static str;
+
+    /// A batch was applied in memory; this is the state that the next one finds.
+    fn applied(&mut self, _batch: &Applied<'_>) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// An event has become durable. `before` is what all durable events before it came to.
+    fn event(&mut self, _before: &Ledger, _at: Timestamp, _event: &Event) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// An answer has left the engine.
+    fn answered(&mut self, _answer: &Answer<'_>) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// A process has read what its predecessor left. `entries` is all of the log.
+    fn recovered(&mut self, _state: &State, _entries: &[Entry]) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The engine has nothing to do at this time.
+    fn idle(&mut self, _now: Timestamp, _state: &State) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+pub struct Applied<'a> {
+    pub at: Timestamp,
+    /// What time it really is, for the engine.
+    pub now: Timestamp,
+    pub heard: &'a [Heard],
+    pub entry: Option<&'a Entry>,
+    pub state: &'a State,
+}
+
+#[derive(Debug)]
+pub struct Answer<'a> {
+    pub ticket: Ticket,
+    pub reply: &'a Reply,
+    /// The last event that the answer may tell of, and the last on the disk when it was sent.
+    pub rests_on: Seq,
+    pub durable: Seq,
+}
+
+pub fn all() -> Vec<Box<dyn Invariant>> {
+    vec![
+        Box::new(capacity::Capacity),
+        Box::new(one_holder::OneHolder),
+        Box::<rising_tokens::RisingTokens>::default(),
+        Box::new(order::Order),
+        Box::<withdrawn::Withdrawn>::default(),
+        Box::new(no_idle_unit::NoIdleUnit),
+        Box::<acknowledged::Acknowledged>::default(),
+        Box::<deadlines::Deadlines>::default(),
+        Box::<rate::Rate>::default(),
+        Box::<replay::Replay>::default(),
+    ]
+}
+
+/// What the durable events come to, as far as the invariants need it. Not the engine's state: kept apart from it.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    pub pools: BTreeMap<PoolPath, Listed>,
+    pub holds: BTreeMap<Token, Hold>,
+    /// Whether they can be served.
+    pub waiters: BTreeMap<WaiterId, (Waiter, bool)>,
+}
+
+#[derive(Debug)]
+pub struct Listed {
+    pub spec: PoolSpec,
+    pub condition: Condition,
+    pub resource_conditions: BTreeMap<ResourceName, Condition>,
+    pub removing: bool,
+}
+
+impl Listed {
+    fn names(&self) -> Vec<ResourceName> {
+        match &self.spec.capacity {
+            Capacity::Units(_) => Vec::new(),
+            Capacity::Resources { resources, .. } => resources.iter().map(|resource| resource.name.clone()).collect(),
+        }
+    }
+}
+
+impl Ledger {
+    pub fn note(&mut self, event: &Event) {
+        match event {
+            Event::Queued { id, waiter } => {
+                self.waiters.insert(*id, (Waiter::clone(waiter), true));
+            }
+            Event::Granted { token, hold, waiter } => {
+                if let Some(id) = waiter {
+                    self.waiters.remove(id);
+                }
+                self.holds.insert(*token, Hold::clone(hold));
+            }
+            Event::Renewed { token, deadline, .. } => {
+                if let Some(hold) = self.holds.get_mut(token) {
+                    hold.deadline = Some(*deadline);
+                }
+            }
+            Event::Ended { token, .. } => {
+                if let Some(hold) = self.holds.remove(token)
+                    && let Some(listed) = self.pools.get_mut(&hold.pool)
+                {
+                    // What is no longer listed leaves when it is let go.
+                    let names = listed.names();
+                    let leaves = |name: &ResourceName| hold.taken.resources.contains(name) && !names.contains(name);
+                    listed.resource_conditions.retain(|name, _| !leaves(name));
+                }
+            }
+            Event::WaitEnded { id, .. } => {
+                self.waiters.remove(id);
+            }
+            Event::WaiterAway { id, .. } => self.set_present(*id, false),
+            Event::WaiterBack { id, .. } => self.set_present(*id, true),
+            Event::PoolSet { pool, spec, .. } => {
+                let listed = self.pools.entry(pool.clone()).or_insert_with(|| Listed {
+                    spec: spec.clone(),
+                    condition: Condition::InService,
+                    resource_conditions: BTreeMap::new(),
+                    removing: false,
+                });
+                listed.spec = spec.clone();
+                let names = listed.names();
+                let held = |name: &ResourceName| {
+                    self.holds.values().any(|hold| hold.pool == *pool && hold.taken.resources.contains(name))
+                };
+                listed.resource_conditions.retain(|name, _| names.contains(name) || held(name));
+            }
+            Event::ConditionSet { pool, resource, condition } => {
+                if let Some(listed) = self.pools.get_mut(pool) {
+                    match resource {
+                        None => listed.condition = condition.clone(),
+                        Some(name) => {
+                            listed.resource_conditions.insert(name.clone(), condition.clone());
+                        }
+                    }
+                }
+            }
+            Event::PoolRemoving { pool } => {
+                if let Some(listed) = self.pools.get_mut(pool) {
+                    listed.removing = true;
+                }
+            }
+            Event::PoolGone { pool } => {
+                self.pools.remove(pool);
+            }
+            Event::RequestWithdrawn { .. }
+            | Event::SessionOpened { .. }
+            | Event::SessionKept { .. }
+            | Event::SessionAttached { .. }
+            | Event::SessionDetached { .. }
+            | Event::SessionClosing { .. }
+            | Event::SessionEnded { .. }
+            | Event::Restarted => {}
+        }
+    }
+
+    fn set_present(&mut self, id: WaiterId, present: bool) {
+        if let Some((_, is_present)) = self.waiters.get_mut(&id) {
+            *is_present = present;
+        }
+    }
+
+    pub fn holds_of<'a>(&'a self, pool: &'a PoolPath) -> impl Iterator<Item = &'a Hold> {
+        self.holds.values().filter(move |hold| hold.pool == *pool)
+    }
+
+    /// Units that nobody has.
+    pub fn free_units(&self, pool: &PoolPath, size: u32) -> u32 {
+        let used: u64 = self.holds_of(pool).map(|hold| u64::from(hold.taken.units)).sum();
+        let all_taken = self.holds_of(pool).any(|hold| hold.taken.all);
+        if all_taken { 0 } else { u32::try_from(u64::from(size).saturating_sub(used)).expect("at most the size") }
+    }
+}

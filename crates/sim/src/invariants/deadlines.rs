@@ -1,0 +1,99 @@
+//! A lease ends no earlier than its deadline and, for everyone who asks afterwards, not later. So do waits and sessions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenure_core::*;
+
+use super::{Answer, Applied, Invariant, Ledger};
+
+/// How much later than a deadline an engine that has nothing else to do may wake up: what `sleep` adds for rounding, and
+/// the millisecond under way.
+const WAKE_UP_MILLIS_MAX: u64 = 3;
+
+#[derive(Debug, Default)]
+pub(super) struct Deadlines {
+    /// All that a hold ever had.
+    stored: BTreeMap<Token, BTreeSet<Timestamp>>,
+}
+
+impl Invariant for Deadlines {
+    fn name(&self) -> &'static str {
+        "deadlines neither early nor late"
+    }
+
+    fn applied(&mut self, batch: &Applied<'_>) -> Result<(), String> {
+        let (state, at) = (batch.state, batch.at);
+        if at != batch.now {
+            return Err(format!("the engine's time is {at:?}, and should be {:?}", batch.now));
+        }
+        let over = |deadline: Option<Timestamp>| deadline.is_some_and(|deadline| deadline <= at);
+        if let Some(token) = state.holds().find(|token| over(state.hold(*token).and_then(|hold| hold.deadline))) {
+            return Err(format!("hold {} is there after its deadline", token.0));
+        }
+        if let Some(id) = state.waiters().find(|id| over(state.waiter(*id).and_then(|(waiter, _)| waiter.deadline))) {
+            return Err(format!("waiter {} waits after its deadline", id.0));
+        }
+        match state.sessions().find(|(_, session)| over(session.deadline)) {
+            Some((id, _)) => Err(format!("session {} is there after its deadline", id.0)),
+            None => Ok(()),
+        }
+    }
+
+    fn event(&mut self, before: &Ledger, at: Timestamp, event: &Event) -> Result<(), String> {
+        match event {
+            Event::Granted { token, hold, .. } => {
+                let ttl = match hold.lifetime {
+                    Lifetime::Leased(ttl) | Lifetime::Window(ttl) | Lifetime::Session(Some(ttl)) => Some(ttl),
+                    Lifetime::Session(None) | Lifetime::Kept | Lifetime::Bound(_) => None,
+                };
+                if hold.since != at || hold.deadline != ttl.map(|ttl| at + ttl) {
+                    return Err(format!("hold {} does not last {ttl:?} from {at:?}", token.0));
+                }
+                self.stored.entry(*token).or_default().extend(hold.deadline);
+            }
+            Event::Renewed { token, ttl, deadline, .. } => {
+                if *deadline != at + *ttl {
+                    return Err(format!("hold {} does not last {ttl:?} from {at:?}", token.0));
+                }
+                self.stored.entry(*token).or_default().insert(*deadline);
+            }
+            Event::Ended { token, how: HoldEnd::Expired, .. } => {
+                let deadline = before.holds.get(token).and_then(|hold| hold.deadline);
+                if deadline.is_none_or(|deadline| deadline > at) {
+                    return Err(format!("hold {} ended at {at:?}, before {deadline:?}", token.0));
+                }
+            }
+            Event::WaitEnded { id, how: WaitEnd::TimedOut, .. } => {
+                let deadline = before.waiters.get(id).and_then(|(waiter, _)| waiter.deadline);
+                if deadline.is_none_or(|deadline| deadline > at) {
+                    return Err(format!("waiter {} timed out at {at:?}, before {deadline:?}", id.0));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn answered(&mut self, answer: &Answer<'_>) -> Result<(), String> {
+        let (token, deadline) = match answer.reply {
+            Reply::Granted(grant) => (grant.token, grant.deadline),
+            Reply::Renewed { token, deadline, .. } => (*token, Some(*deadline)),
+            _ => return Ok(()),
+        };
+        match deadline {
+            Some(told) if !self.stored.get(&token).is_some_and(|stored| stored.contains(&told)) => {
+                Err(format!("hold {} was told to end at {told:?}, which is not stored", token.0))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn idle(&mut self, now: Timestamp, state: &State) -> Result<(), String> {
+        match state.next_deadline() {
+            Some(deadline) if now.millis_since(deadline) > WAKE_UP_MILLIS_MAX => {
+                Err(format!("the engine sleeps at {now:?}, though something was due at {deadline:?}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Tokens strictly rise over the life of the data, restarts included.
+
+use tenure_core::{Event, Reply, Timestamp, Token};
+
+use super::{Answer, Invariant, Ledger};
+
+#[derive(Debug)]
+pub(super) struct RisingTokens {
+    last: Token,
+}
+
+impl Default for RisingTokens {
+    fn default() -> Self {
+        Self { last: Token(0) }
+    }
+}
+
+impl Invariant for RisingTokens {
+    fn name(&self) -> &'static str {
+        "rising tokens"
+    }
+
+    fn event(&mut self, _before: &Ledger, _at: Timestamp, event: &Event) -> Result<(), String> {
+        let Event::Granted { token, .. } = event else { return Ok(()) };
+        if *token <= self.last {
+            return Err(format!("token {} was granted after {}", token.0, self.last.0));
+        }
+        self.last = *token;
+        Ok(())
+    }
+
+    fn answered(&mut self, answer: &Answer<'_>) -> Result<(), String> {
+        match answer.reply {
+            Reply::Granted(grant) if grant.token > self.last => {
+                Err(format!("token {} was told before it was durable", grant.token.0))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! A second opinion on everything: the rules once more, written to be obvious and not to be fast. Plain lists that are
+//! searched from one end to the other, no indexes, nothing remembered that can be worked out.
+//!
+//! It predicts every answer to every caller. What the rules leave open (keys, and which resources a random placement takes)
+//! is read from what the engine did, and checked for being allowed.
+
+mod compare;
+mod ending;
+mod placement;
+mod pools;
+mod requests;
+mod sessions;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use tenure_core::*;
+use tenure_engine::{Failure, Ticket};
+
+pub use compare::same_answer;
+
+#[derive(Clone, Debug)]
+pub struct Model {
+    limits: Limits,
+    now: Timestamp,
+    token_next: u64,
+    waiter_next: u64,
+    session_next: u64,
+    /// Rises with every resource that is given back.
+    uses: u64,
+    pools: Vec<Pool>,
+    holds: Vec<Hold>,
+    waiters: Vec<Waiter>,
+    sessions: Vec<Session>,
+    ended: Vec<Ended>,
+
+    // Who is to be told what.
+    listeners: Vec<Listener>,
+    carriers: Vec<Carrier>,
+    told: Vec<(Token, usize)>,
+
+    // The batch under way.
+    choices: Choices,
+    answers: Vec<Expected>,
+    to_serve: Vec<PoolPath>,
+    over: Vec<SessionId>,
+    wrong: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+struct Pool {
+    path: PoolPath,
+    /// None for resources, which are listed below.
+    units: Option<u32>,
+    placement: Placement,
+    resources: Vec<Resource>,
+    order: Order,
+    window: Option<Ttl>,
+    declared: bool,
+    condition: Condition,
+    removing: bool,
+    idle_since: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug)]
+struct Resource {
+    spec: ResourceSpec,
+    condition: Condition,
+    leaving: bool,
+    /// When it was last given back, in order; 0 if never.
+    used: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Hold {
+    token: Token,
+    pool: PoolPath,
+    key: Key,
+    holder: Arc<Holder>,
+    units: u32,
+    resources: Vec<ResourceName>,
+    all: bool,
+    lifetime: Lifetime,
+    since: Timestamp,
+    deadline: Option<Timestamp>,
+    session: Option<SessionId>,
+    request: Option<RequestId>,
+}
+
+#[derive(Clone, Debug)]
+struct Waiter {
+    id: WaiterId,
+    pool: PoolPath,
+    key: Key,
+    holder: Arc<Holder>,
+    demand: Demand,
+    lifetime: Lifetime,
+    priority: Priority,
+    deadline: Option<Timestamp>,
+    session: Option<SessionId>,
+    request: Option<RequestId>,
+    away: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Session {
+    id: SessionId,
+    namespace: Namespace,
+    key: Key,
+    holder: Arc<Holder>,
+    grace: Ttl,
+    outlasts_holds: bool,
+    attached: bool,
+    away: bool,
+    attachments: u64,
+    deadline: Option<Timestamp>,
+}
+
+/// A request that is over and still remembered.
+#[derive(Clone, Debug)]
+struct Ended {
+    namespace: Namespace,
+    request: RequestId,
+    at: Timestamp,
+    token: Option<Token>,
+}
+
+#[derive(Clone, Debug)]
+struct Listener {
+    waiter: WaiterId,
+    ticket: Ticket,
+    returns: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Carrier {
+    session: SessionId,
+    attachment: u64,
+    ticket: Ticket,
+}
+
+/// What the engine chose where the rules leave a choice, in the order in which it did.
+#[derive(Clone, Debug, Default)]
+struct Choices {
+    granted: VecDeque<(Key, Vec<ResourceName>)>,
+    queued: VecDeque<Key>,
+    opened: VecDeque<Key>,
+}
+
+/// An answer, and whose it is.
+pub type Expected = (Ticket, Result<Reply, Failure>);
+
+/// Something that reached the engine.
+#[derive(Clone, Debug)]
+pub enum Heard {
+    Command { ticket: Ticket, command: Command, returns: bool },
+    HangUp { ticket: Ticket, unreceived: Option<Token> },
+    Detach { session: SessionId, attachment: u64 },
+    Stop,
+}
+
+impl Model {
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            now: Timestamp::default(),
+            token_next: 1,
+            waiter_next: 1,
+            session_next: 1,
+            uses: 0,
+            pools: Vec::new(),
+            holds: Vec::new(),
+            waiters: Vec::new(),
+            sessions: Vec::new(),
+            ended: Vec::new(),
+            listeners: Vec::new(),
+            carriers: Vec::new(),
+            told: Vec::new(),
+            choices: Choices::default(),
+            answers: Vec::new(),
+            to_serve: Vec::new(),
+            over: Vec::new(),
+            wrong: None,
+        }
+    }
+
+    /// What a batch is to be answered with. An error says what the engine did that it may not.
+    pub fn batch(
+        &mut self,
+        at: Timestamp,
+        restart: bool,
+        heard: &[Heard],
+        events: &[Event],
+    ) -> Result<Vec<Expected>, String> {
+        self.now = at;
+        self.choices = Choices::default();
+        for event in events {
+            match event {
+                Event::Granted { hold, .. } => {
+                    self.choices.granted.push_back((hold.key, hold.taken.resources.to_vec()));
+                }
+                Event::Queued { waiter, .. } => self.choices.queued.push_back(waiter.key),
+                Event::SessionOpened { key, .. } => self.choices.opened.push_back(*key),
+                _ => {}
+            }
+        }
+        if restart {
+            self.restart();
+        }
+        self.end_what_is_due();
+        for heard in heard {
+            self.hear(heard);
+            self.end_what_is_due();
+        }
+        let answers = std::mem::take(&mut self.answers);
+        let left = self.choices.granted.len() + self.choices.queued.len() + self.choices.opened.len();
+        match self.wrong.take() {
+            Some(wrong) => Err(wrong),
+            None if left > 0 => Err(format!("more was granted, queued or opened than asked for: {:?}", self.choices)),
+            None => Ok(answers),
+        }
+    }
+
+    fn hear(&mut self, heard: &Heard) {
+        match heard {
+            Heard::Command { ticket, command, returns } => self.command(*ticket, command.clone(), *returns),
+            Heard::HangUp { ticket, unreceived } => self.hang_up(*ticket, *unreceived),
+            Heard::Detach { session, attachment } => {
+                self.carriers.retain(|it| (it.session, it.attachment) != (*session, *attachment));
+                self.detach(*session, *attachment);
+            }
+            Heard::Stop => {
+                for listener in std::mem::take(&mut self.listeners) {
+                    self.answers.push((listener.ticket, Err(Failure::Stopping)));
+                }
+            }
+        }
+    }
+
+    fn command(&mut self, ticket: Ticket, command: Command, returns: bool) {
+        let carries = match &command {
+            Command::OpenSession(open) => open.attached,
+            Command::AttachSession { .. } => true,
+            _ => false,
+        };
+        let reply = match self.decide(ticket, command, returns) {
+            Ok(reply) => reply,
+            Err(refusal) => Reply::Refused(Box::new(refusal)),
+        };
+        if let (Reply::Session(open), true) = (&reply, carries) {
+            self.dismiss(open.id, Refusal::SessionTakenOver);
+            self.carriers.push(Carrier { session: open.id, attachment: open.attachment, ticket });
+        }
+        self.answers.push((ticket, Ok(reply)));
+    }
+
+    fn decide(&mut self, ticket: Ticket, command: Command, returns: bool) -> Result<Reply, Refusal> {
+        match command {
+            Command::Acquire(acquire) => self.acquire(ticket, acquire, returns),
+            Command::Renew(renew) => self.renew(&renew),
+            Command::Release(release) => self.release(&release),
+            Command::Withdraw { namespace, request } => Ok(self.withdraw(namespace, request)),
+            Command::ForceRelease(force) => self.force_release(force),
+            Command::OwnerGone { namespace, owner } => Ok(self.owner_gone(&namespace, &owner)),
+            Command::OpenSession(open) => self.open_session(open),
+            Command::KeepAlive { namespace, session } => self.keep_alive(&namespace, session),
+            Command::AttachSession { namespace, session } => self.attach(&namespace, session),
+            Command::EndSession { namespace, session } => self.end_session(&namespace, session),
+            Command::SetPool(set) => self.set_pool(set),
+            Command::SetCondition(set) => self.set_condition(set),
+            Command::RemovePool { pool } => self.remove_pool(pool),
+            Command::DetachSession { .. }
+            | Command::Expire
+            | Command::Restart
+            | Command::Abandon { .. }
+            | Command::TakeBack { .. } => unreachable!("no client can say this"),
+        }
+    }
+
+    fn hang_up(&mut self, ticket: Ticket, unreceived: Option<Token>) {
+        if let Some(token) = unreceived {
+            match self.told.iter_mut().find(|(it, times)| *it == token && *times > 1) {
+                Some((_, times)) => *times -= 1,
+                None => {
+                    // A place in a rate window is used up by being granted.
+                    let held = self.holds.iter().any(|hold| hold.token == token && !is_window(&hold.lifetime));
+                    if held {
+                        let pool = self.end_hold(token, HoldEnd::Unreceived);
+                        self.serve(&pool);
+                    }
+                }
+            }
+        }
+        let Some(at) = self.listeners.iter().position(|listener| listener.ticket == ticket) else { return };
+        let gone = self.listeners.remove(at);
+        if self.listeners.iter().any(|listener| listener.waiter == gone.waiter) {
+            return;
+        }
+        if let Some(pool) = self.lose_caller(gone.waiter, gone.returns) {
+            self.serve(&pool);
+        }
+    }
+
+    /// Nobody listens for a wait any more. Gives the pool whose queue has changed.
+    fn lose_caller(&mut self, id: WaiterId, may_return: bool) -> Option<PoolPath> {
+        let waiter = self.waiters.iter_mut().find(|waiter| waiter.id == id)?;
+        if may_return && waiter.session.is_some() && waiter.request.is_some() {
+            waiter.away = true;
+            return Some(waiter.pool.clone());
+        }
+        Some(self.end_wait(id, WaitEnd::CallerGone))
+    }
+
+    fn restart(&mut self) {
+        self.listeners.clear();
+        self.carriers.clear();
+        self.told.clear();
+        self.over.clear();
+        self.to_serve.clear();
+        for id in self.waiters.iter().map(|waiter| waiter.id).collect::<Vec<_>>() {
+            self.lose_caller(id, true);
+        }
+        for at in 0..self.sessions.len() {
+            let deadline = self.session_deadline(&self.sessions[at]);
+            let session = &mut self.sessions[at];
+            session.away |= session.attached;
+            session.attached = false;
+            session.deadline = Some(deadline);
+        }
+    }
+
+    /// Tells the connection that carried a session that it does not any more.
+    fn dismiss(&mut self, session: SessionId, why: Refusal) {
+        if let Some(at) = self.carriers.iter().position(|carrier| carrier.session == session) {
+            let ticket = self.carriers.remove(at).ticket;
+            self.answers.push((ticket, Ok(Reply::Refused(Box::new(why)))));
+        }
+    }
+
+    /// Tells those who listen what came of a wait.
+    fn settle(&mut self, waiter: WaiterId, reply: &Reply) {
+        let (told, rest): (Vec<_>, Vec<_>) = self.listeners.drain(..).partition(|listener| listener.waiter == waiter);
+        self.listeners = rest;
+        if let Reply::Granted(grant) = reply
+            && told.len() > 1
+        {
+            self.told.push((grant.token, told.len()));
+        }
+        self.answers.extend(told.iter().map(|listener| (listener.ticket, Ok(reply.clone()))));
+    }
+
+    fn choose<T>(&mut self, what: &str, choice: Option<T>, otherwise: T) -> T {
+        choice.unwrap_or_else(|| {
+            self.wrong.get_or_insert_with(|| format!("{what} should have happened, and did not"));
+            otherwise
+        })
+    }
+
+    fn pool(&self, path: &PoolPath) -> Option<&Pool> {
+        self.pools.iter().find(|pool| pool.path == *path)
+    }
+
+    fn known(&self, path: &PoolPath) -> &Pool {
+        self.pool(path).expect("the pool of a hold or a waiter is there")
+    }
+
+    fn holds_of<'a>(&'a self, path: &'a PoolPath) -> impl Iterator<Item = &'a Hold> {
+        self.holds.iter().filter(move |hold| hold.pool == *path)
+    }
+
+    /// Everybody in a queue, those away too, in order.
+    fn queue(&self, path: &PoolPath) -> Vec<&Waiter> {
+        let mut queue: Vec<_> = self.waiters.iter().filter(|waiter| waiter.pool == *path).collect();
+        queue.sort_by_key(|waiter| Place::new(waiter.priority, waiter.id));
+        queue
+    }
+
+    /// From 1, among those who can be served.
+    fn position(&self, path: &PoolPath, place: Place) -> usize {
+        let ahead = |waiter: &&&Waiter| !waiter.away && Place::new(waiter.priority, waiter.id) < place;
+        self.queue(path).iter().filter(ahead).count() + 1
+    }
+}
+
+fn is_window(lifetime: &Lifetime) -> bool {
+    matches!(lifetime, Lifetime::Window(_))
+}

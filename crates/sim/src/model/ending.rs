@@ -1,0 +1,161 @@
+//! Everything that ends, and who is served then.
+
+use std::sync::Arc;
+
+use tenure_core::*;
+
+use super::{Model, is_window};
+
+/// In this order at the same instant.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    Hold(Token),
+    Wait(WaiterId),
+    Session(SessionId),
+    Idle(PoolPath),
+}
+
+impl Model {
+    /// First all that is due ends, then those are served who can be.
+    pub(super) fn end_what_is_due(&mut self) {
+        loop {
+            match self.next_due() {
+                Some(Due::Hold(token)) => {
+                    let pool = self.end_hold(token, HoldEnd::Expired);
+                    self.to_serve.push(pool);
+                }
+                Some(Due::Wait(id)) => {
+                    let pool = self.end_wait(id, WaitEnd::TimedOut);
+                    self.to_serve.push(pool);
+                }
+                Some(Due::Session(id)) => self.end_all_of_session(id),
+                Some(Due::Idle(path)) => self.pools.retain(|pool| pool.path != path),
+                None => {
+                    self.to_serve.sort();
+                    if self.to_serve.is_empty() {
+                        break;
+                    }
+                    let path = self.to_serve.remove(0);
+                    self.serve(&path);
+                }
+            }
+        }
+        for session in std::mem::take(&mut self.over) {
+            self.dismiss(session, Refusal::UnknownSession);
+        }
+    }
+
+    fn next_due(&self) -> Option<Due> {
+        let idle = |since| since + self.limits.pool_idle;
+        let holds = self.holds.iter().filter_map(|it| Some((it.deadline?, Due::Hold(it.token))));
+        let waits = self.waiters.iter().filter_map(|it| Some((it.deadline?, Due::Wait(it.id))));
+        let sessions = self.sessions.iter().filter_map(|it| Some((it.deadline?, Due::Session(it.id))));
+        let pools = self.pools.iter().filter_map(|it| Some((idle(it.idle_since?), Due::Idle(it.path.clone()))));
+        let due = holds.chain(waits).chain(sessions).chain(pools).filter(|(deadline, _)| *deadline <= self.now);
+        due.min().map(|(_, due)| due)
+    }
+
+    /// Gives what is free to those who wait.
+    pub(super) fn serve(&mut self, path: &PoolPath) {
+        while let Some(pool) = self.pool(path) {
+            if pool.removing {
+                for id in self.queue(path).iter().map(|waiter| waiter.id).collect::<Vec<_>>() {
+                    self.end_wait(id, WaitEnd::PoolRemoved);
+                }
+                if self.holds_of(path).count() == 0 {
+                    self.pools.retain(|pool| pool.path != *path);
+                }
+                return;
+            }
+            let Some((id, given)) = self.next(path) else { return };
+            let at = self.waiters.iter().position(|waiter| waiter.id == id).expect("who is next waits");
+            let waiter = self.waiters.remove(at);
+            let grant = self.grant(waiter, given, true);
+            self.settle(id, &Reply::Granted(Box::new(grant)));
+        }
+    }
+
+    /// Gives the pool in which others may be served now.
+    pub(super) fn end_hold(&mut self, token: Token, how: HoldEnd) -> PoolPath {
+        let at = self.holds.iter().position(|hold| hold.token == token).expect("what ends is held");
+        let hold = self.holds.remove(at);
+        self.told.retain(|(it, _)| *it != token);
+        for name in &hold.resources {
+            self.uses += 1;
+            let used = self.uses;
+            let pool = self.pool_mut(&hold.pool);
+            pool.resources.retain(|resource| resource.spec.name != *name || !resource.leaving);
+            if let Some(resource) = pool.resources.iter_mut().find(|resource| resource.spec.name == *name) {
+                resource.used = used;
+            }
+        }
+        if let (Some(request), true) = (hold.request, how != HoldEnd::Unreceived) {
+            self.remember(hold.pool.namespace().clone(), request, Some(token));
+        }
+        self.note_idle(&hold.pool);
+        let lost = match how {
+            HoldEnd::Expired => !is_window(&hold.lifetime),
+            HoldEnd::Forced(_) | HoldEnd::OwnerGone => true,
+            HoldEnd::Released | HoldEnd::Withdrawn | HoldEnd::Unreceived | HoldEnd::SessionEnded => false,
+        };
+        let carrier = self.carriers.iter().find(|carrier| Some(carrier.session) == hold.session);
+        if let (true, Some(carrier)) = (lost, carrier) {
+            let lost = Reply::Lost(Arc::new(HoldLost { token, how }));
+            self.answers.push((carrier.ticket, Ok(lost)));
+        }
+        hold.pool
+    }
+
+    /// Gives the pool in which others may be served now.
+    pub(super) fn end_wait(&mut self, id: WaiterId, how: WaitEnd) -> PoolPath {
+        let at = self.waiters.iter().position(|waiter| waiter.id == id).expect("what ends waits");
+        let waiter = &self.waiters[at];
+        let (path, place) = (waiter.pool.clone(), Place::new(waiter.priority, id));
+        let pool = self.known(&path);
+        let refusal = match how {
+            WaitEnd::TimedOut => Refusal::TimedOut(Box::new(self.no_room(&path, self.position(&path, place)))),
+            WaitEnd::Withdrawn | WaitEnd::CallerGone | WaitEnd::OwnerGone => {
+                Refusal::Withdrawn { request: waiter.request.clone() }
+            }
+            WaitEnd::SessionEnded => Refusal::UnknownSession,
+            WaitEnd::NeverFits => {
+                let mismatch = Refusal::WindowMismatch { pool: path.clone(), window: pool.window };
+                pool.never_fits(&waiter.demand).unwrap_or(mismatch)
+            }
+            WaitEnd::PoolRemoved => Refusal::PoolRemoving { pool: path.clone() },
+        };
+        let waiter = self.waiters.remove(at);
+        if let (Some(request), true) = (waiter.request, how != WaitEnd::CallerGone) {
+            self.remember(path.namespace().clone(), request, None);
+        }
+        self.note_idle(&path);
+        self.settle(id, &Reply::Refused(Box::new(refusal)));
+        path
+    }
+
+    pub(super) fn no_room(&self, path: &PoolPath, position: usize) -> NoRoom {
+        let pool = self.known(path);
+        let mut holds: Vec<_> = self.holds_of(path).collect();
+        holds.sort_by_key(|hold| hold.token);
+        let view = |hold: &&super::Hold| HoldView {
+            pool: hold.pool.clone(),
+            token: hold.token,
+            holder: hold.holder.clone(),
+            units: hold.units,
+            resources: hold.resources.clone(),
+            lifetime: hold.lifetime.clone(),
+            since: hold.since,
+            deadline: hold.deadline,
+            session: hold.session,
+        };
+        let free_resources = u32::try_from(self.free_resources(pool).len()).expect("a few");
+        NoRoom {
+            pool: path.clone(),
+            at: self.now,
+            holders: holds.iter().take(HOLDERS_TOLD_MAX).map(view).collect(),
+            holders_total: holds.len(),
+            position,
+            free: if pool.units.is_some() { self.free_units(pool) } else { free_resources },
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Pools: made, changed, drained, removed, and gone when idle.
+
+use tenure_core::*;
+
+use super::requests::limit;
+use super::{Model, Pool, Resource};
+use crate::selectors::chosen;
+
+impl Pool {
+    pub(super) fn new(path: PoolPath, spec: &PoolSpec) -> Self {
+        let mut pool = Self {
+            path,
+            units: None,
+            placement: Placement::First,
+            resources: Vec::new(),
+            order: spec.order,
+            window: None,
+            declared: false,
+            condition: Condition::InService,
+            removing: false,
+            idle_since: None,
+        };
+        pool.set(spec, |_| false);
+        pool
+    }
+
+    fn set(&mut self, spec: &PoolSpec, is_held: impl Fn(&ResourceName) -> bool) {
+        self.order = spec.order;
+        self.window = spec.window;
+        self.declared = spec.declared;
+        let before = std::mem::take(&mut self.resources);
+        match &spec.capacity {
+            Capacity::Units(units) => {
+                self.units = Some(*units);
+            }
+            Capacity::Resources { placement, resources } => {
+                self.units = None;
+                self.placement = placement.clone();
+                for spec in resources {
+                    let kept = before.iter().find(|resource| resource.spec.name == spec.name);
+                    self.resources.push(Resource {
+                        spec: spec.clone(),
+                        condition: kept.map_or(Condition::InService, |kept| kept.condition.clone()),
+                        leaving: false,
+                        used: kept.map_or(0, |kept| kept.used),
+                    });
+                }
+                for resource in before {
+                    let listed = resources.iter().any(|spec| spec.name == resource.spec.name);
+                    if !listed && is_held(&resource.spec.name) {
+                        self.resources.push(Resource { leaving: true, ..resource });
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn size(&self) -> u32 {
+        let staying = self.resources.iter().filter(|resource| !resource.leaving).count();
+        self.units.unwrap_or_else(|| u32::try_from(staying).expect("a few"))
+    }
+
+    /// Those that belong to the pool and that the demand could use.
+    pub(super) fn matching(&self, demand: &Demand) -> Vec<&Resource> {
+        let fits = |resource: &&Resource| {
+            !resource.leaving && chosen(demand.selector.as_ref(), &resource.spec.name, &resource.spec.labels)
+        };
+        self.resources.iter().filter(fits).collect()
+    }
+
+    pub(super) fn never_fits(&self, demand: &Demand) -> Option<Refusal> {
+        if demand.selector.is_some() && self.units.is_some() {
+            return Some(Refusal::WrongKind { pool: self.path.clone(), why: "".into() });
+        }
+        let matching = u32::try_from(self.matching(demand).len()).expect("a few");
+        let most = self.units.unwrap_or(matching);
+        let asked = match demand.amount {
+            Amount::Count(count) => count,
+            Amount::All => most.max(1),
+        };
+        (asked > most).then(|| Refusal::NeverFits { pool: self.path.clone(), asked, most })
+    }
+}
+
+impl Model {
+    pub(super) fn set_pool(&mut self, set: SetPool) -> Result<Reply, Refusal> {
+        let SetPool { pool: path, spec } = set;
+        let held = self.holds_of(&path).count() > 0;
+        let created = match self.pool(&path) {
+            Some(pool) => {
+                if pool.units.is_some() != matches!(spec.capacity, Capacity::Units(_)) && held {
+                    return Err(Refusal::WrongKind { pool: path, why: "".into() });
+                }
+                if pool.window != spec.window && held {
+                    return Err(Refusal::WindowMismatch { pool: path, window: pool.window });
+                }
+                if pool.removing {
+                    return Err(Refusal::PoolRemoving { pool: path });
+                }
+                false
+            }
+            None if self.pools.len() >= self.limits.pools_max => return Err(limit("pools_max", self.limits.pools_max)),
+            None => true,
+        };
+        if created {
+            self.pools.push(Pool::new(path.clone(), &spec));
+        } else {
+            let names: Vec<_> = self.holds_of(&path).flat_map(|hold| hold.resources.clone()).collect();
+            self.pool_mut(&path).set(&spec, |name| names.contains(name));
+        }
+        self.note_busy(&path);
+        self.note_idle(&path);
+        for id in self.queue(&path).iter().map(|waiter| waiter.id).collect::<Vec<_>>() {
+            let waiter = self.waiters.iter().find(|waiter| waiter.id == id).expect("it waits");
+            let pool = self.known(&path);
+            let wrong_window = match waiter.lifetime {
+                Lifetime::Window(own) => pool.window != Some(own),
+                _ => pool.window.is_some(),
+            };
+            if wrong_window || pool.never_fits(&waiter.demand).is_some() {
+                self.end_wait(id, WaitEnd::NeverFits);
+            }
+        }
+        self.serve(&path);
+        Ok(Reply::PoolSet { created })
+    }
+
+    pub(super) fn set_condition(&mut self, set: SetCondition) -> Result<Reply, Refusal> {
+        let SetCondition { pool: path, resource, condition } = set;
+        let Some(pool) = self.pool(&path) else { return Err(Refusal::UnknownPool { pool: path }) };
+        if let Some(name) = &resource
+            && !pool.resources.iter().any(|it| it.spec.name == *name && !it.leaving)
+        {
+            return Err(Refusal::UnknownResource { pool: path, resource: name.clone() });
+        }
+        if pool.removing {
+            return Err(Refusal::PoolRemoving { pool: path });
+        }
+        let pool = self.pool_mut(&path);
+        match resource {
+            None => pool.condition = condition,
+            Some(name) => {
+                let found = pool.resources.iter_mut().find(|it| it.spec.name == name);
+                found.expect("it was just seen").condition = condition;
+            }
+        }
+        self.note_busy(&path);
+        self.note_idle(&path);
+        self.serve(&path);
+        Ok(Reply::Done)
+    }
+
+    pub(super) fn remove_pool(&mut self, path: PoolPath) -> Result<Reply, Refusal> {
+        if self.pool(&path).is_none() {
+            return Err(Refusal::UnknownPool { pool: path });
+        }
+        let holds_left = self.holds_of(&path).count();
+        self.pool_mut(&path).removing = true;
+        self.serve(&path);
+        Ok(Reply::PoolRemoved { holds_left })
+    }
+
+    pub(super) fn pool_mut(&mut self, path: &PoolPath) -> &mut Pool {
+        self.pools.iter_mut().find(|pool| pool.path == *path).expect("the pool is there")
+    }
+
+    pub(super) fn note_busy(&mut self, path: &PoolPath) {
+        self.pool_mut(path).idle_since = None;
+    }
+
+    pub(super) fn note_idle(&mut self, path: &PoolPath) {
+        let in_use = self.holds_of(path).count() + self.queue(path).len() > 0;
+        let now = self.now;
+        let pool = self.pool_mut(path);
+        if !pool.declared && pool.condition == Condition::InService && !in_use && pool.idle_since.is_none() {
+            pool.idle_since = Some(now);
+        }
+    }
+}

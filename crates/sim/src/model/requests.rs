@@ -1,0 +1,314 @@
+//! Acquire, renew, release, withdraw, and what operators and owners end.
+
+use tenure_core::*;
+use tenure_engine::Ticket;
+
+use super::{Ended, Hold, Listener, Model, Pool, Waiter, is_window};
+
+/// As many as the engine lets listen for one wait.
+const LISTENERS_PER_WAITER_MAX: usize = 16;
+
+enum Stage {
+    Waiting(WaiterId),
+    Held(Token),
+    Ended(Option<Token>),
+}
+
+impl Model {
+    pub(super) fn acquire(&mut self, ticket: Ticket, acquire: Acquire, returns: bool) -> Result<Reply, Refusal> {
+        let namespace = acquire.pool.namespace().clone();
+        let session = match acquire.session {
+            Some(key) => Some(self.session_of(&namespace, key)?),
+            None if matches!(acquire.lifetime, Some(Lifetime::Session(_))) => return Err(Refusal::UnknownSession),
+            None => None,
+        };
+        if let Some(request) = acquire.request.clone()
+            && let Some(stage) = self.stage(&namespace, &request)
+        {
+            return self.acquire_again(ticket, &acquire, returns, session, request, stage);
+        }
+        let path = acquire.pool.clone();
+        let made = match self.pool(&path) {
+            Some(_) => None,
+            None if acquire.demand.selector.is_some() => return Err(Refusal::UnknownPool { pool: path }),
+            None => Some(pool_on_first_use(&acquire)),
+        };
+        let pool = made.as_ref().unwrap_or_else(|| self.known(&path));
+        if acquire.demand.selector.is_some() && pool.units.is_some() {
+            return Err(Refusal::WrongKind { pool: path, why: "".into() });
+        }
+        if let Some(asked) = acquire.size
+            && asked != pool.size()
+        {
+            return Err(Refusal::SizeMismatch { pool: path, size: pool.size(), asked });
+        }
+        let lifetime = match (acquire.lifetime.clone(), pool.window) {
+            (None, Some(window)) => Lifetime::Window(window),
+            (Some(Lifetime::Window(asked)), Some(window)) if asked == window => Lifetime::Window(window),
+            (Some(_), Some(_)) | (Some(Lifetime::Window(_)), None) => {
+                return Err(Refusal::WindowMismatch { pool: path, window: pool.window });
+            }
+            (None, None) if session.is_some() => Lifetime::Session(None),
+            (None, None) => Lifetime::Leased(LEASE_DEFAULT),
+            (Some(lifetime), None) => lifetime,
+        };
+        if pool.removing {
+            return Err(Refusal::PoolRemoving { pool: path });
+        }
+        if let Some(refusal) = pool.never_fits(&acquire.demand) {
+            return Err(refusal);
+        }
+        if made.is_some() && self.pools.len() >= self.limits.pools_max {
+            return Err(limit("pools_max", self.limits.pools_max));
+        }
+        if self.holds.len() >= self.limits.holds_max {
+            return Err(limit("holds_max", self.limits.holds_max));
+        }
+
+        let id = WaiterId(self.waiter_next);
+        let was_made = made.is_some();
+        self.pools.extend(made);
+        let newcomer = Waiter {
+            id,
+            pool: path.clone(),
+            key: Key::from_bits(0),
+            holder: acquire.holder.clone(),
+            demand: acquire.demand.clone(),
+            lifetime,
+            priority: acquire.priority,
+            deadline: None,
+            session,
+            request: acquire.request.clone(),
+            away: false,
+        };
+        self.waiters.push(newcomer);
+        let next = self.next(&path);
+        let newcomer = self.waiters.pop().expect("it was just put there");
+        if let Some((first, taken)) = next {
+            if first != id {
+                self.wrong = Some(format!("waiter {} could have been served before, and was not", first.0));
+            }
+            return Ok(Reply::Granted(Box::new(self.grant(newcomer, taken, false))));
+        }
+        assert!(!was_made, "a new pool has room for what it was made for");
+        self.queue_or_refuse(ticket, &acquire, returns, newcomer)
+    }
+
+    fn queue_or_refuse(
+        &mut self,
+        ticket: Ticket,
+        acquire: &Acquire,
+        returns: bool,
+        newcomer: Waiter,
+    ) -> Result<Reply, Refusal> {
+        let (path, id) = (acquire.pool.clone(), newcomer.id);
+        let position = self.position(&path, Place::new(acquire.priority, id));
+        let pool = self.known(&path);
+        let deadline = match acquire.wait {
+            Wait::Try if pool.condition != Condition::InService => {
+                return Err(Refusal::OutOfService { pool: path, condition: pool.condition.clone() });
+            }
+            Wait::Try => return Err(Refusal::Busy(Box::new(self.no_room(&path, position)))),
+            Wait::For(ttl) => Some(self.now + ttl),
+            Wait::Forever => None,
+        };
+        if self.queue(&path).len() >= self.limits.waiters_per_pool_max {
+            return Err(limit("waiters_per_pool_max", self.limits.waiters_per_pool_max));
+        }
+        if self.waiters.len() >= self.limits.waiters_max {
+            return Err(limit("waiters_max", self.limits.waiters_max));
+        }
+        let chosen = self.choices.queued.pop_front();
+        let key = self.choose("a wait", chosen, Key::from_bits(0));
+        self.waiter_next += 1;
+        self.note_busy(&path);
+        self.waiters.push(Waiter { key, deadline, ..newcomer });
+        Ok(self.listen(ticket, id, returns))
+    }
+
+    /// The answer to whoever waits, from now on or still.
+    fn listen(&mut self, ticket: Ticket, id: WaiterId, returns: bool) -> Reply {
+        if self.listeners.iter().filter(|it| it.waiter == id).count() >= LISTENERS_PER_WAITER_MAX {
+            return Reply::Refused(Box::new(limit("listeners_per_waiter_max", LISTENERS_PER_WAITER_MAX)));
+        }
+        self.listeners.push(Listener { waiter: id, ticket, returns });
+        let waiter = self.waiters.iter().find(|waiter| waiter.id == id).expect("it waits");
+        let position = self.position(&waiter.pool, Place::new(waiter.priority, id));
+        Reply::Queued(Queued { waiter: id, position, deadline: waiter.deadline })
+    }
+
+    fn acquire_again(
+        &mut self,
+        ticket: Ticket,
+        acquire: &Acquire,
+        returns: bool,
+        session: Option<SessionId>,
+        request: RequestId,
+        stage: Stage,
+    ) -> Result<Reply, Refusal> {
+        match stage {
+            Stage::Ended(token) => Err(Refusal::RequestEnded { request, token }),
+            Stage::Held(token) => {
+                let hold = self.holds.iter().find(|hold| hold.token == token).expect("it is held");
+                let same_amount = match acquire.demand.amount {
+                    Amount::Count(count) => count == hold.units && !hold.all,
+                    Amount::All => hold.all,
+                };
+                let same_caller = hold.session == session && hold.holder.id == acquire.holder.id;
+                if hold.pool != acquire.pool || !same_caller || !same_amount {
+                    return Err(Refusal::RequestReused { request });
+                }
+                match self.told.iter_mut().find(|(it, _)| *it == token) {
+                    Some((_, times)) => *times += 1,
+                    None => self.told.push((token, 2)),
+                }
+                Ok(Reply::Granted(Box::new(self.told_grant(token))))
+            }
+            Stage::Waiting(id) => {
+                let waiter = self.waiters.iter_mut().find(|waiter| waiter.id == id).expect("it waits");
+                let same_caller = waiter.session == session && waiter.holder.id == acquire.holder.id;
+                if waiter.pool != acquire.pool || !same_caller || waiter.demand != acquire.demand {
+                    return Err(Refusal::RequestReused { request });
+                }
+                let (pool, place) = (waiter.pool.clone(), Place::new(waiter.priority, id));
+                if acquire.wait == Wait::Try {
+                    let position = self.position(&pool, place);
+                    return Err(Refusal::Busy(Box::new(self.no_room(&pool, position))));
+                }
+                if waiter.away {
+                    waiter.away = false;
+                    let listening = self.listeners.iter().filter(|it| it.waiter == id).count();
+                    self.serve(&pool);
+                    if let Some(hold) = self.holds.iter().find(|hold| is_request(hold, &pool, &request)) {
+                        let token = hold.token;
+                        if listening > 0 {
+                            self.told.retain(|(it, _)| *it != token);
+                            self.told.push((token, listening + 1));
+                        }
+                        return Ok(Reply::Granted(Box::new(self.told_grant(token))));
+                    }
+                }
+                Ok(self.listen(ticket, id, returns))
+            }
+        }
+    }
+
+    fn stage(&self, namespace: &Namespace, request: &RequestId) -> Option<Stage> {
+        let same =
+            |pool: &PoolPath, it: &Option<RequestId>| pool.namespace() == namespace && it.as_ref() == Some(request);
+        if let Some(waiter) = self.waiters.iter().find(|waiter| same(&waiter.pool, &waiter.request)) {
+            return Some(Stage::Waiting(waiter.id));
+        }
+        if let Some(hold) = self.holds.iter().find(|hold| same(&hold.pool, &hold.request)) {
+            return Some(Stage::Held(hold.token));
+        }
+        let last = self.ended.iter().rfind(|ended| ended.namespace == *namespace && ended.request == *request)?;
+        (last.at + REQUEST_MEMORY > self.now).then_some(Stage::Ended(last.token))
+    }
+
+    pub(super) fn remember(&mut self, namespace: Namespace, request: RequestId, token: Option<Token>) {
+        self.ended.push(Ended { namespace, request, at: self.now, token });
+    }
+
+    fn hold_of(&self, namespace: &Namespace, key: Key, pool: Option<&PoolName>) -> Result<&Hold, Refusal> {
+        let hold = self.holds.iter().find(|hold| hold.key == key).ok_or(Refusal::NotHeld)?;
+        let right = hold.pool.namespace() == namespace && pool.is_none_or(|name| name == hold.pool.name());
+        if right { Ok(hold) } else { Err(Refusal::NotHeld) }
+    }
+
+    pub(super) fn renew(&mut self, renew: &Renew) -> Result<Reply, Refusal> {
+        let hold = self.hold_of(&renew.namespace, renew.key, renew.pool.as_ref())?;
+        let token = hold.token;
+        let of_session = matches!(hold.lifetime, Lifetime::Session(_));
+        let session = self.sessions.iter().find(|session| Some(session.id) == hold.session);
+        let away = of_session && session.is_some_and(|session| session.away);
+        let ttl = match (&hold.lifetime, renew.ttl) {
+            (Lifetime::Leased(own) | Lifetime::Session(Some(own)), asked) => asked.unwrap_or(*own),
+            (Lifetime::Session(None), Some(asked)) if away => asked,
+            _ => return Err(Refusal::NotRenewable { token, why: "".into(), advice: "".into() }),
+        };
+        let deadline = self.now + ttl;
+        let hold = self.holds.iter_mut().find(|hold| hold.token == token).expect("it was just seen");
+        hold.deadline = Some(deadline);
+        hold.lifetime = if of_session && !away { Lifetime::Session(Some(ttl)) } else { Lifetime::Leased(ttl) };
+        Ok(Reply::Renewed { token, deadline, ttl })
+    }
+
+    pub(super) fn release(&mut self, release: &Release) -> Result<Reply, Refusal> {
+        let hold = self.hold_of(&release.namespace, release.key, release.pool.as_ref())?;
+        let token = hold.token;
+        if let (Lifetime::Window(_), Some(deadline)) = (&hold.lifetime, hold.deadline) {
+            return Err(Refusal::NotReleasable { token, deadline });
+        }
+        let pool = self.end_hold(token, HoldEnd::Released);
+        self.serve(&pool);
+        Ok(Reply::Released { token })
+    }
+
+    pub(super) fn withdraw(&mut self, namespace: Namespace, request: RequestId) -> Reply {
+        match self.stage(&namespace, &request) {
+            Some(Stage::Waiting(id)) => {
+                let pool = self.end_wait(id, WaitEnd::Withdrawn);
+                self.serve(&pool);
+            }
+            Some(Stage::Held(token)) => {
+                if self.holds.iter().any(|hold| hold.token == token && !is_window(&hold.lifetime)) {
+                    let pool = self.end_hold(token, HoldEnd::Withdrawn);
+                    self.serve(&pool);
+                }
+            }
+            Some(Stage::Ended(_)) => {}
+            None => self.remember(namespace, request, None),
+        }
+        Reply::Withdrawn
+    }
+
+    pub(super) fn force_release(&mut self, force: ForceRelease) -> Result<Reply, Refusal> {
+        if self.pool(&force.pool).is_none() {
+            return Err(Refusal::UnknownPool { pool: force.pool });
+        }
+        let found = self.holds_of(&force.pool).find(|hold| hold.token == force.token);
+        if found.is_none_or(|hold| hold.holder.id != force.holder) {
+            let now = self.no_room(&force.pool, 0).holders;
+            return Err(Refusal::MovedOn { pool: force.pool, expected: force.token, now });
+        }
+        let pool = self.end_hold(force.token, HoldEnd::Forced(force.reason));
+        self.serve(&pool);
+        Ok(Reply::Released { token: force.token })
+    }
+
+    pub(super) fn owner_gone(&mut self, namespace: &Namespace, owner: &OwnerId) -> Reply {
+        let bound = |pool: &PoolPath, lifetime: &Lifetime| {
+            pool.namespace() == namespace && *lifetime == Lifetime::Bound(owner.clone())
+        };
+        let waiters =
+            self.waiters.iter().filter(|it| bound(&it.pool, &it.lifetime)).map(|it| it.id).collect::<Vec<_>>();
+        let holds = self.holds.iter().filter(|it| bound(&it.pool, &it.lifetime)).map(|it| it.token).collect::<Vec<_>>();
+        for id in waiters {
+            let pool = self.end_wait(id, WaitEnd::OwnerGone);
+            self.to_serve.push(pool);
+        }
+        for token in &holds {
+            let pool = self.end_hold(*token, HoldEnd::OwnerGone);
+            self.to_serve.push(pool);
+        }
+        Reply::OwnerGone { holds: holds.len() }
+    }
+}
+
+fn is_request(hold: &Hold, pool: &PoolPath, request: &RequestId) -> bool {
+    hold.pool.namespace() == pool.namespace() && hold.request.as_ref() == Some(request)
+}
+
+fn pool_on_first_use(acquire: &Acquire) -> Pool {
+    let window = match acquire.lifetime {
+        Some(Lifetime::Window(window)) => Some(window),
+        _ => None,
+    };
+    let capacity = Capacity::Units(acquire.size.unwrap_or(1));
+    Pool::new(acquire.pool.clone(), &PoolSpec { capacity, order: Order::Strict, window, declared: false })
+}
+
+pub(super) fn limit(limit: &'static str, max: usize) -> Refusal {
+    Refusal::LimitReached { limit: limit.into(), max }
+}

@@ -1,0 +1,258 @@
+//! A plan from a seed. Seeds differ in temper: how dense the traffic is, how much breaks, how long time is.
+
+use super::*;
+use crate::random::Random;
+
+impl Plan {
+    pub fn from_seed(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let temper = Temper::new(&mut random);
+        let count = random.between(20, temper.steps_max);
+        let mut at = 0;
+        let mut steps = Vec::new();
+        for pool in opening(&mut random) {
+            let what = What::Ask { client: 0, ask: pool, fate: Fate::Fine };
+            steps.push(Step { at, luck: luck(&mut random), what });
+        }
+        for _ in 0..count {
+            at += match random.below(100) {
+                0..40 => random.below(1_000),
+                40..95 => random.below(temper.gap_micros),
+                95..99 => random.below(20 * temper.gap_micros),
+                // Long enough for pools to vanish and for request ids to be forgotten.
+                _ if temper.patient => random.below(900_000_000),
+                _ => random.below(40 * temper.gap_micros),
+            };
+            let what = temper.what(&mut random);
+            steps.push(Step { at, luck: luck(&mut random), what });
+        }
+        Self { seed, clients: temper.clients, tight: temper.tight, steps }
+    }
+}
+
+fn luck(random: &mut Random) -> u32 {
+    random.small(u32::MAX)
+}
+
+/// Some pools are declared before anything else.
+fn opening(random: &mut Random) -> Vec<Ask> {
+    let mut asks = Vec::new();
+    if random.one_in(2) {
+        let size = 1 + random.small(5);
+        asks.push(Ask::SetUnits { pool: 1, size, backfill: false, window: None, declared: true });
+    }
+    if random.one_in(2) {
+        let size = 1 + random.small(5);
+        asks.push(Ask::SetUnits { pool: 2, size, backfill: true, window: None, declared: true });
+    }
+    if random.one_in(2) {
+        let (size, window) = (1 + random.small(4), Some(1 + random.small(400)));
+        asks.push(Ask::SetUnits { pool: 3, size, backfill: random.one_in(4), window, declared: true });
+    }
+    if !random.one_in(4) {
+        asks.push(set_resources(random));
+    }
+    asks
+}
+
+fn set_resources(random: &mut Random) -> Ask {
+    Ask::SetResources {
+        resources: random.byte(255),
+        reversed: random.one_in(3),
+        placement: random.byte(5),
+        backfill: random.one_in(4),
+    }
+}
+
+struct Temper {
+    clients: u8,
+    tight: bool,
+    patient: bool,
+    crowded: bool,
+    steps_max: u64,
+    gap_micros: u64,
+    /// How often something breaks, in thousandths.
+    faults: u64,
+    /// How often a call is mistreated, in thousandths.
+    losses: u64,
+    lies: u64,
+    /// How long leases and waits are, in milliseconds.
+    scale: u32,
+    /// How many pools are asked for: few make long queues.
+    pools: u8,
+}
+
+impl Temper {
+    fn new(random: &mut Random) -> Self {
+        Self {
+            clients: 1 + random.byte(8),
+            tight: random.one_in(10),
+            patient: random.one_in(4),
+            crowded: random.one_in(20),
+            steps_max: *random.pick(&[60, 150, 150, 400]),
+            gap_micros: *random.pick(&[2_000, 20_000, 200_000, 2_000_000]),
+            faults: *random.pick(&[0, 10, 30, 80]),
+            losses: *random.pick(&[0, 50, 200]),
+            lies: *random.pick(&[0, 20, 100]),
+            scale: *random.pick(&[10, 100, 1_000, 20_000]),
+            pools: *random.pick(&[1, 3, 5, 7, 7]),
+        }
+    }
+
+    fn what(&self, random: &mut Random) -> What {
+        if random.below(1_000) < self.faults {
+            return What::Fault(self.fault(random));
+        }
+        let client = random.byte(self.clients);
+        match random.below(100) {
+            0..3 => {
+                let longest = if random.one_in(2) { 3 * self.scale } else { 10 * self.gap_millis() };
+                What::Pause { client, millis: 1 + random.small(longest) }
+            }
+            3..6 => What::Cut { client },
+            6..11 => What::HangUp { client, which: random.byte(4) },
+            _ => What::Ask { client, ask: self.ask(random), fate: self.fate(random) },
+        }
+    }
+
+    fn fault(&self, random: &mut Random) -> Fault {
+        let left = match random.below(4) {
+            0 => Left::Nothing,
+            1 => Left::Torn(u16::from(random.byte(255))),
+            2 => Left::Hole(u16::from(random.byte(255))),
+            _ => Left::All,
+        };
+        // Mostly so long that a few steps find nobody there.
+        let gap_millis = self.gap_millis();
+        let longest = if random.one_in(10) { 60_000 } else { *random.pick(&[2, 3 * gap_millis, 20 * gap_millis]) };
+        let down_millis = random.small(longest);
+        match random.below(10) {
+            0..2 => Fault::Crash { left, down_millis },
+            2..5 => Fault::CrashAtSync { left, down_millis },
+            5 => Fault::DiskFails { left, down_millis },
+            6 => Fault::Restart { down_millis },
+            7..9 => Fault::DiskSlow { sync_micros: 500 + random.small(50_000), for_millis: 1 + random.small(2_000) },
+            _ => Fault::WallClock { by_seconds: *random.pick(&[-3_600, -60, -1, 1, 60, 3_600]) },
+        }
+    }
+
+    fn fate(&self, random: &mut Random) -> Fate {
+        if random.below(1_000) >= self.losses {
+            return Fate::Fine;
+        }
+        match random.below(4) {
+            0 => Fate::RequestLost,
+            1 => Fate::AnswerLost,
+            2 => Fate::Doubled { micros: random.small(5_000_000) },
+            _ => {
+                let longest = *random.pick(&[500, 5_000, 500_000]);
+                Fate::Broken { micros: random.small(longest) }
+            }
+        }
+    }
+
+    fn gap_millis(&self) -> u32 {
+        u32::try_from(self.gap_micros / 1_000).expect("some seconds")
+    }
+
+    fn millis(&self, random: &mut Random) -> u32 {
+        1 + random.small(self.scale)
+    }
+
+    fn ask(&self, random: &mut Random) -> Ask {
+        if random.below(1_000) < self.lies {
+            return Ask::Lie(*random.pick(&LIES));
+        }
+        // More than one command may serve, now and then, and a pool that then becomes large enough for them.
+        if self.crowded && random.one_in(12) {
+            let pool = 1 + random.byte(2);
+            return match random.below(3) {
+                0 => Ask::SetUnits { pool, size: 600, backfill: pool == 2, window: None, declared: true },
+                1 => Ask::RemovePool { pool },
+                _ => Ask::Crowd { pool, count: u16::from(random.byte(255)) },
+            };
+        }
+        let which = if random.one_in(4) { random.byte(20) } else { random.byte(3) };
+        match random.below(100) {
+            0..43 => Ask::Acquire(self.acquire(random)),
+            43..50 => Ask::AcquireAgain,
+            50..57 => Ask::Renew { which, ttl: random.one_in(2).then(|| self.millis(random)) },
+            57..68 => Ask::Release { which, names_pool: random.one_in(2) },
+            68..71 => Ask::Withdraw { request: random.byte(4) },
+            71 => Ask::ForceRelease { which },
+            72 => Ask::OwnerGone { owner: random.byte(2) },
+            73..79 => Ask::OpenSession {
+                stream: !random.one_in(3),
+                grace: self.millis(random),
+                outlasts_holds: random.one_in(4),
+            },
+            79..82 => Ask::KeepAlive { which },
+            82..85 => Ask::Resume { which },
+            85..87 => Ask::EndSession { which },
+            87..91 => Ask::SetUnits {
+                pool: random.byte(self.pools.max(4)),
+                size: random.small(6),
+                backfill: random.one_in(2),
+                window: random.one_in(4).then(|| 1 + random.small(400)),
+                declared: !random.one_in(3),
+            },
+            91..93 => set_resources(random),
+            93..98 => Ask::SetCondition {
+                pool: random.byte(7),
+                resource: random.one_in(2).then(|| random.byte(8)),
+                condition: random.byte(4),
+            },
+            _ => Ask::RemovePool { pool: random.byte(7) },
+        }
+    }
+
+    fn acquire(&self, random: &mut Random) -> AskAcquire {
+        let pool = random.byte(self.pools);
+        // The fourth is mostly a rate, the fifth has resources.
+        let lifetime = match (pool, random.below(12)) {
+            (3, 0..5) => Life::Default,
+            (3, 5..10) => Life::Window(*random.pick(&[50, 200])),
+            (_, 0) => Life::Kept,
+            (_, 1) => Life::Bound(random.byte(2)),
+            (_, 2) => Life::Session(random.one_in(2).then(|| self.millis(random))),
+            (_, 3..5) => Life::Default,
+            _ => Life::Leased(self.millis(random)),
+        };
+        AskAcquire {
+            pool,
+            amount: if random.one_in(8) { 0 } else { *random.pick(&[1, 1, 1, 2, 3]) },
+            selector: (pool == 4 && !random.one_in(3)).then(|| random.byte(7)),
+            size: match pool {
+                3 if random.one_in(2) => Some(2),
+                5 => Some(3),
+                _ if random.one_in(20) => Some(1 + random.small(4)),
+                _ => None,
+            },
+            lifetime,
+            wait: match random.below(4) {
+                0 => Waits::Try,
+                1 => Waits::Forever,
+                _ => Waits::For(self.millis(random)),
+            },
+            priority: if random.one_in(3) { *random.pick(&[-1, 0, 1]) } else { 0 },
+            in_session: random.one_in(2) || matches!(lifetime, Life::Session(_)),
+            request: random.one_in(2).then(|| if random.one_in(6) { random.byte(4) } else { 0 }),
+            then: if random.one_in(3) { Then::Forget } else { Then::Use(1 + random.small(2 * self.scale)) },
+        }
+    }
+}
+
+const LIES: [Lie; 12] = [
+    Lie::InventedKey,
+    Lie::WrongPool,
+    Lie::WrongNamespace,
+    Lie::InventedSession,
+    Lie::ForeignSession,
+    Lie::ForeignRequest,
+    Lie::TooMuch,
+    Lie::SelectorOnUnits,
+    Lie::WrongSize,
+    Lie::WrongHolder,
+    Lie::StaleDetach,
+    Lie::WrongKind,
+];

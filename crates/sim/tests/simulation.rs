@@ -1,0 +1,108 @@
+//! A fixed budget of seeds, every plan that ever failed, and that a seed is all there is to a run.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::Path;
+
+use tenure_sim::{Counts, Options, Plan, run, shrink};
+
+/// About a minute on two cores that have other things to do.
+const SEEDS: u64 = 5_000;
+/// Tests run side by side: so many stretches of seeds.
+const STRETCHES: u64 = 4;
+
+#[test]
+fn nothing_goes_wrong_in_the_seeds_of_the_budget() {
+    let stretch = |number: u64| {
+        let mut counts = Counts::default();
+        for seed in (number..SEEDS).step_by(usize::try_from(STRETCHES).unwrap()) {
+            let plan = Plan::from_seed(seed);
+            let ended = run(&plan, Options::default());
+            assert!(ended.violation.is_none(), "{}", explain(&plan));
+            counts.add(&ended.counts);
+        }
+        counts
+    };
+    let counts: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..STRETCHES).map(|number| scope.spawn(move || stretch(number))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let mut all = Counts::default();
+    counts.iter().for_each(|counts| all.add(counts));
+    println!("{all}");
+    // A budget in which nothing happens proves nothing.
+    assert_eq!(all.seeds, SEEDS);
+    for kind in [
+        "answer lost",
+        "call broken",
+        "call made again",
+        "client hung up",
+        "client lied",
+        "client paused",
+        "clock set back",
+        "clock set forward",
+        "connection cut",
+        "crash between syncs",
+        "crash during a start",
+        "crash during a sync",
+        "failed sync",
+        "orderly restart",
+        "request doubled",
+        "request lost",
+        "session resumed",
+        "slow disk",
+    ] {
+        assert!(all.faults.get(kind).is_some_and(|count| *count > 100), "{kind} hardly ever happens: {all}");
+    }
+    for kind in
+        ["granted", "lost", "queued", "renewed", "request_ended", "session_taken_over", "timed_out", "withdrawn"]
+    {
+        assert!(all.replies.get(kind).is_some_and(|count| *count > 100), "{kind} is hardly ever said: {all}");
+    }
+    assert_eq!(all.checks.len(), 10, "an invariant is not checked: {all}");
+}
+
+#[test]
+fn plans_that_failed_once_fail_no_more() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/seeds");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
+    files.sort();
+    assert!(!files.is_empty(), "the plans are gone");
+    for file in files {
+        let plan = Plan::from_text(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        let ended = run(&plan, Options { trace: true, ..Options::default() });
+        assert!(ended.violation.is_none(), "{}\n{}", file.display(), ended.trace);
+    }
+}
+
+#[test]
+fn the_same_seed_twice_gives_the_same_bytes() {
+    for seed in 0..60 {
+        let plan = Plan::from_seed(seed);
+        let options = Options { trace: true, ..Options::default() };
+        let (one, other) = (run(&plan, options), run(&plan, options));
+        assert!(one.trace.len() > 500, "a trace that tells nothing");
+        assert!(one.trace == other.trace, "seed {seed} went two ways");
+    }
+}
+
+#[test]
+fn a_plan_survives_being_written_down() {
+    for seed in 0..50 {
+        let plan = Plan::from_seed(seed);
+        assert_eq!(Plan::from_text(&plan.to_text()).unwrap(), plan);
+    }
+}
+
+/// What is needed to find the cause, from a failing plan.
+fn explain(plan: &Plan) -> String {
+    let Some((shorter, violation)) = shrink(plan, Options::default()) else { return "it does not fail again".into() };
+    let ended = run(&shorter, Options { trace: true, ..Options::default() });
+    format!(
+        "seed {} fails: {violation}\n\n{}\nkeep this in crates/sim/tests/seeds once it is mended:\n\n{}",
+        plan.seed,
+        ended.trace,
+        shorter.to_text()
+    )
+}
