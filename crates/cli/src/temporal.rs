@@ -28,6 +28,7 @@ Examples:
   tenure temporal start-pool lock_manager --type lock-manager --resources a,b --temporal localhost:7233")]
 pub(crate) struct StartPoolArgs {
     /// The pool's name, which is the workflow id
+    #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new())]
     name: String,
     /// What it hands out, in this order; more can be added by the signal `add_resources`
     #[arg(long, value_name = "NAMES", value_delimiter = ',', required_unless_present = "take_over")]
@@ -101,7 +102,8 @@ async fn start_pool(args: StartPoolArgs) -> Result<(), Exit> {
             Kind::Pool => PoolType::ResourcePool,
             Kind::LockManager => PoolType::LockManager,
         },
-        resources: args.resources,
+        // As people write lists: `a, b`.
+        resources: args.resources.iter().map(|name| name.trim().to_owned()).collect(),
         task_queue: args.task_queue,
         max_wait: args.max_wait,
         takes_over: args.take_over,
@@ -117,6 +119,9 @@ async fn start_pool(args: StartPoolArgs) -> Result<(), Exit> {
             }
             StartPoolError::OtherType { .. } => {
                 refused("other_type", what, "check the name, or say the type with --type")
+            }
+            StartPoolError::Hosted { .. } => {
+                refused("hosted", what, "it goes on as it is; the signal `add_resources` gives it more resources")
             }
             StartPoolError::Failed(_) => Exit::Unavailable { what, hint: "check --temporal, and try again".into() },
         }

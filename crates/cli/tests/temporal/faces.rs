@@ -400,7 +400,10 @@ fn a_pool_is_started_once_and_taken_over_only_if_it_is_there() {
     assert_eq!(refused(&[POOL, "--resources", "a"]), (Some(1), json!("running")));
     assert_eq!(refused(&["nowhere", "--take-over"]), (Some(1), json!("not_running")));
     assert_eq!(refused(&[POOL, "--take-over", "--type", "lock-manager"]), (Some(1), json!("other_type")));
-    assert_eq!(refused(&["other", "--resources", "a,a"]), (Some(64), json!("usage")));
+    assert_eq!(refused(&[POOL, "--take-over"]), (Some(1), json!("hosted")), "it would lose what scripts hold there");
+    assert_eq!(refused(&["other", "--resources", "a, a"]), (Some(64), json!("usage")));
+    let nameless = faces.stage.tool().run(&faces.start_pool_arguments(&["", "--resources", "a"]));
+    assert_eq!(nameless.code, Some(64), "{}", nameless.stderr);
 }
 
 #[test]

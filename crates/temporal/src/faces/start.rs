@@ -92,6 +92,11 @@ impl StartPool {
             let (workflow_id, wanted) = (self.workflow_id.clone(), self.pool_type.name());
             return Err(StartPoolError::OtherType { workflow_id, found, wanted });
         }
+        // What scripts hold there is in no signal, so it would be lost and handed out twice.
+        if info.task_queue == self.task_queue {
+            let (workflow_id, task_queue) = (self.workflow_id.clone(), self.task_queue.clone());
+            return Err(StartPoolError::Hosted { workflow_id, task_queue });
+        }
         let run_id = info.execution.map(|execution| execution.run_id).unwrap_or_default();
         Ok(Some(TakesOver { run_id, workflow_id: self.workflow_id.clone() }))
     }
@@ -131,6 +136,8 @@ pub enum StartPoolError {
     NotRunning { workflow_id: String },
     #[error("workflow `{workflow_id}` is of type {found}, not {wanted}")]
     OtherType { workflow_id: String, found: String, wanted: &'static str },
+    #[error("workflow `{workflow_id}` is on task queue `{task_queue}` already, so there is nothing to take over")]
+    Hosted { workflow_id: String, task_queue: String },
     #[error("Temporal did not start it: {0}")]
     Failed(String),
 }
