@@ -13,6 +13,8 @@ use crate::{config, env};
 
 /// As many as a key can tell apart.
 const KEEPERS_MAX: usize = 64;
+/// Those of activities and of keepers. Two workers of one process cannot share a queue.
+const QUEUES_OWN: [&str; 2] = ["tenure", "tenure-keepers"];
 
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Temporal {
@@ -38,8 +40,19 @@ pub(crate) struct Temporal {
     #[arg(long, value_name = config::COUNT, env = env::KEEPERS, default_value_t = 1, value_parser = keepers)]
     keepers: usize,
     /// The task queues on which to host pools, lock managers and permits for workflows, with commas between them
-    #[arg(long, value_name = "NAMES", env = env::TEMPORAL_QUEUES, default_value = QUEUES_DEFAULT)]
+    #[arg(long, value_name = "NAMES", env = env::TEMPORAL_QUEUES, default_value = QUEUES_DEFAULT, value_parser = queues)]
     temporal_queues: String,
+}
+
+fn queues(text: &str) -> Result<String, String> {
+    match named(text).find(|queue| QUEUES_OWN.contains(queue)) {
+        Some(own) => Err(format!("`{own}` is a task queue for something else that the server does")),
+        None => Ok(text.to_owned()),
+    }
+}
+
+fn named(queues: &str) -> impl Iterator<Item = &str> {
+    queues.split(',').map(str::trim).filter(|queue| !queue.is_empty())
 }
 
 fn keepers(text: &str) -> Result<usize, String> {
@@ -71,6 +84,8 @@ pub(crate) use built::not_built;
 
 #[cfg(feature = "temporal")]
 mod built {
+    use std::collections::BTreeSet;
+
     use super::*;
     use tenure_temporal::{Error, Settings};
 
@@ -96,9 +111,8 @@ mod built {
             }
             let link = connect(&self.temporal, &self.temporal_namespace).await?;
             tracing::info!(address = self.temporal, namespace = self.temporal_namespace, "Temporal is there");
-            let queues = self.temporal_queues.split(',').map(str::trim).filter(|queue| !queue.is_empty());
-            let queues = queues.map(str::to_owned).collect();
-            Ok(Some(Link { link: Arc::new(link), queues, keepers: self.keepers }))
+            let queues: BTreeSet<_> = named(&self.temporal_queues).map(str::to_owned).collect();
+            Ok(Some(Link { link: Arc::new(link), queues: queues.into_iter().collect(), keepers: self.keepers }))
         }
     }
 

@@ -22,6 +22,16 @@ fn a_server_that_cannot_reach_temporal_says_so_and_what_to_do() {
 }
 
 #[test]
+fn the_task_queues_of_activities_and_keepers_are_not_for_pools() {
+    for queue in ["tenure", "tenure-keepers"] {
+        let queues = format!("mine, {queue}");
+        let (code, said) = fails(&["--temporal", "127.0.0.1:1", "--temporal-queues", &queues]);
+        assert_eq!(code, Some(64), "{said}");
+        assert!(said.contains(&format!("`{queue}` is a task queue for something else")), "{said}");
+    }
+}
+
+#[test]
 fn a_namespace_that_temporal_does_not_have_is_named() {
     let address = Temporal::shared().address();
     let (code, said) = fails(&["--temporal", &address, "--temporal-namespace", "nobodys"]);
