@@ -106,7 +106,9 @@ fn object(input: RawValue) -> Result<Map<String, Value>, No> {
     let [payload] = &input.payloads[..] else {
         return Err(unusable(&format!("the activity takes one JSON object, not {} arguments", input.payloads.len())));
     };
-    match serde_json::from_slice(&payload.data) {
+    // Some SDKs send a null as no bytes.
+    let data = if payload.data.is_empty() { b"null" } else { &payload.data[..] };
+    match serde_json::from_slice(data) {
         Ok(Value::Object(mut object)) => {
             object.retain(|_, value| !value.is_null());
             Ok(object)
