@@ -1,9 +1,11 @@
 //! Workers of Temporal's SDK, each on a thread of its own because its future cannot move between threads. A worker
 //! that fails is made anew: the server outlives whatever happens to Temporal.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use temporalio_sdk::runtime::RuntimeOptions;
 use temporalio_sdk::{Runtime, Worker, WorkerOptions};
 use tokio::sync::{Notify, mpsc, watch};
@@ -42,7 +44,8 @@ impl Host {
         let serve = async move || {
             let _running = running;
             while !*stopping.borrow_and_update() {
-                if let Err(why) = run_once(&link, options.clone(), &mut stopping, &worn_out).await {
+                let run = run_once(&link, options.clone(), &mut stopping, &worn_out);
+                if let Err(why) = survive(run).await {
                     tracing::warn!(why, task_queue, "a worker of Temporal failed and is started again");
                     let _ = tokio::time::timeout(RETRY_DELAY, stopping.changed()).await;
                 }
@@ -91,6 +94,15 @@ async fn run_once(
     running.await.map_err(|error| full_text(&error))
 }
 
+/// A panic in the SDK must not end the thread: the server would go on without its worker, and nobody would notice.
+async fn survive(run: impl Future<Output = Result<(), String>>) -> Result<(), String> {
+    let ended = AssertUnwindSafe(run).catch_unwind().await;
+    ended.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(format!("it panicked: {}", text.unwrap_or("nobody knows why")))
+    })
+}
+
 /// With all that is below it.
 fn full_text(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
@@ -105,5 +117,17 @@ fn full_text(error: &dyn std::error::Error) -> String {
 impl std::fmt::Debug for Host {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Host").field("link", &self.link).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_a_failure_like_any_other() {
+        assert_eq!(survive(async { Ok(()) }).await, Ok(()));
+        assert_eq!(survive(async { Err("no".into()) }).await, Err("no".into()));
+        assert_eq!(survive(async { panic!("at the {}", "disco") }).await, Err("it panicked: at the disco".into()));
     }
 }
