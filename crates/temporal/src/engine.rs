@@ -35,6 +35,8 @@ use post::{Letter, Listener, Post};
 
 /// A server that was killed may have had a keeper in its memory: after this time another one is asked.
 const STICKY_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a server that stops tries to tell its keepers. Without Temporal it would try for ever.
+const FAREWELL_MAX: Duration = Duration::from_secs(10);
 /// What happens is followed for so long after somebody has asked.
 const FOLLOW: Duration = Duration::from_secs(60);
 
@@ -390,10 +392,16 @@ impl Engine for Keepers {
                     line.send(Letter::Stop);
                 }
             }
-            let tasks = std::mem::take(&mut *lock(&self.shared.tasks));
-            for task in tasks {
-                // A panic there has been reported; here it only means that it has ended.
-                let _ = task.await;
+            let mut tasks = std::mem::take(&mut *lock(&self.shared.tasks));
+            let farewell = async {
+                for task in &mut tasks {
+                    // A panic there has been reported; here it only means that it has ended.
+                    let _ = task.await;
+                }
+            };
+            if tokio::time::timeout(FAREWELL_MAX, farewell).await.is_err() {
+                tracing::warn!("not every keeper could be told that the server stops; they notice it by its silence");
+                tasks.iter().for_each(JoinHandle::abort);
             }
         })
     }
