@@ -17,8 +17,9 @@ use crate::link::Link;
 pub use chain::WorkflowOwner;
 pub(crate) use chain::{Life, life, until_closed};
 
-/// Long polls at once. Temporal keeps each open, and they are cheap; the owners beyond them are asked for in turn.
-const POLLS_MAX: usize = 1_000;
+/// Long polls at once. They are cheap, but a front end of Temporal has only 1,200 for a namespace, for all our servers and
+/// for everybody else who waits for a workflow; the owners beyond them are asked for in turn.
+pub(crate) const POLLS_MAX: usize = 200;
 /// Workflows that are asked for at the same moment.
 const QUESTIONS_MAX: usize = 16;
 /// How often the engine is asked for the owners there are, while anything happens: at most so often, and less often
@@ -185,16 +186,14 @@ impl Shared {
                     continue;
                 }
             };
-            match self.polls.try_acquire() {
-                Ok(_poll) => {
-                    if until_closed(&self.link, &workflow, &run_id).await.is_err() {
-                        tokio::time::sleep(PAUSE).await;
-                    }
-                }
-                Err(_) => {
-                    let count = u32::try_from(self.watched.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
-                    tokio::time::sleep(ASK_INTERVAL.max(ASK_SHARE.saturating_mul(count))).await;
-                }
+            let is_polled = match self.polls.try_acquire() {
+                Ok(_poll) => until_closed(&self.link, &workflow, &run_id).await.is_ok(),
+                Err(_) => false,
+            };
+            // Temporal may refuse a poll because there are too many, so trying again at once would make it worse.
+            if !is_polled {
+                let count = u32::try_from(self.watched.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
+                tokio::time::sleep(ASK_INTERVAL.max(ASK_SHARE.saturating_mul(count))).await;
             }
         }
         let (namespace, id) = owner;

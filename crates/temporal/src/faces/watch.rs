@@ -20,7 +20,7 @@ use super::pool::OWNER_GONE;
 use super::roster::{self, FaceId, Roster};
 use super::wire::{self, Owner, OwnerGone};
 use crate::link::{CallError, Link};
-use crate::owners::{Life, WorkflowOwner, life, until_closed};
+use crate::owners::{Life, POLLS_MAX, WorkflowOwner, life, until_closed};
 
 /// How long something must have lasted to be watched: most holds are over by then, and need no question.
 const SHORT: Duration = Duration::from_millis(300);
@@ -31,8 +31,6 @@ const ASK_INTERVAL: Duration = Duration::from_secs(10);
 const ASK_SHARE: Duration = Duration::from_millis(100);
 /// The pause after a call that failed.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Long polls at once; those beyond them are asked for in turn.
-const POLLS_MAX: usize = 1_000;
 const QUESTIONS_MAX: usize = 16;
 /// How often an owner is asked for who has no long poll.
 const QUESTION_INTERVAL: Duration = Duration::from_secs(5);
@@ -91,13 +89,12 @@ impl Watch {
             let known = self.persist(|| life(&self.link, &chain)).await;
             drop(question);
             let Life::Running { run_id } = known else { break };
-            match self.polls.try_acquire() {
-                Ok(_poll) => {
-                    if until_closed(&self.link, &chain, &run_id).await.is_err() {
-                        tokio::time::sleep(PAUSE).await;
-                    }
-                }
-                Err(_) => tokio::time::sleep(QUESTION_INTERVAL).await,
+            let is_polled = match self.polls.try_acquire() {
+                Ok(_poll) => until_closed(&self.link, &chain, &run_id).await.is_ok(),
+                Err(_) => false,
+            };
+            if !is_polled {
+                tokio::time::sleep(QUESTION_INTERVAL).await;
             }
         }
         tokio::time::sleep(LAST_WORDS).await;
