@@ -175,14 +175,24 @@ impl Link {
     }
 
     /// Says in the log, once each, that Temporal is away and that it is back.
-    fn note<T>(&self, answer: Result<Response<T>, Status>) -> Result<T, CallError> {
-        let away = matches!(&answer, Err(status) if status.code() == Code::Unavailable);
-        if away != self.away.swap(away, Ordering::Relaxed) {
-            match &answer {
-                Err(status) => tracing::warn!(why = status.message(), "Temporal is away"),
-                Ok(_) => tracing::info!("Temporal is back"),
-            }
+    pub(crate) fn note_presence<T>(&self, answer: &Result<T, Status>) {
+        let away = match answer.as_ref().err().map(Status::code) {
+            Some(Code::Unavailable) => true,
+            // An answer that did not come in time may be late because of what was asked.
+            Some(Code::DeadlineExceeded | Code::Cancelled | Code::Unknown) => return,
+            _ => false,
+        };
+        if away == self.away.swap(away, Ordering::Relaxed) {
+            return;
         }
+        match answer {
+            Err(status) if away => tracing::warn!(why = status.message(), "Temporal is away"),
+            _ => tracing::info!("Temporal is back"),
+        }
+    }
+
+    fn note<T>(&self, answer: Result<Response<T>, Status>) -> Result<T, CallError> {
+        self.note_presence(&answer);
         match answer {
             Ok(response) => Ok(response.into_inner()),
             Err(status) if status.code() == Code::NotFound => Err(CallError::NotFound),

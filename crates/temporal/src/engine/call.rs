@@ -1,5 +1,6 @@
 //! The two calls to Temporal that an engine makes: to start a keeper, and to update one.
 
+use std::error::Error;
 use std::time::Duration;
 
 use temporalio_client::grpc::WorkflowService;
@@ -8,6 +9,8 @@ use temporalio_common::protos::temporal::api::common::v1::{Payloads, WorkflowTyp
 use temporalio_common::protos::temporal::api::enums::v1::{
     UpdateWorkflowExecutionLifecycleStage, WorkflowIdConflictPolicy, WorkflowIdReusePolicy,
 };
+use temporalio_common::protos::temporal::api::failure::v1::Failure;
+use temporalio_common::protos::temporal::api::failure::v1::failure::FailureInfo;
 use temporalio_common::protos::temporal::api::taskqueue::v1::TaskQueue;
 use temporalio_common::protos::temporal::api::update::v1::{Input, Meta, Request, WaitPolicy, outcome};
 use temporalio_common::protos::temporal::api::workflowservice::v1::{
@@ -25,7 +28,7 @@ const TASK_TIMEOUT: Duration = Duration::from_secs(2);
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) enum UpdateError {
-    /// There is no such workflow, or not any more.
+    /// There is no such workflow, or not any more. What came of it is not known, if it was only just ended.
     NotFound,
     /// The keeper does not want it, however often it is asked.
     Refused(String),
@@ -34,8 +37,8 @@ pub(super) enum UpdateError {
 }
 
 impl Link {
-    /// Starts a keeper unless there is one.
-    pub(super) async fn start_keeper(&self, id: &str, start: &Start) -> Result<(), CallError> {
+    /// Starts a keeper unless there is one. False if there was.
+    pub(super) async fn start_keeper(&self, id: &str, start: &Start) -> Result<bool, CallError> {
         let request = StartWorkflowExecutionRequest {
             namespace: self.namespace().to_owned(),
             workflow_id: id.to_owned(),
@@ -49,12 +52,9 @@ impl Link {
             workflow_id_conflict_policy: WorkflowIdConflictPolicy::UseExisting as i32,
             ..Default::default()
         };
-        self.client()
-            .clone()
-            .start_workflow_execution(once(request, START_TIMEOUT))
-            .await
-            .map_err(|_| CallError::Unknown)?;
-        Ok(())
+        let started = self.client().clone().start_workflow_execution(once(request, START_TIMEOUT)).await;
+        self.note_presence(&started);
+        Ok(started.map_err(|_| CallError::Unknown)?.into_inner().started)
     }
 
     /// Sends a message to a keeper and waits for what it says.
@@ -78,7 +78,12 @@ impl Link {
             request: Some(Request { meta: Some(meta), input: Some(input), ..Default::default() }),
             ..Default::default()
         };
-        let response = match self.client().clone().update_workflow_execution(once(request, timeout)).await {
+        let response = self.client().clone().update_workflow_execution(once(request, timeout)).await;
+        // Temporal itself also says `unavailable` of an update that it has let go of: that is no connection that failed.
+        if !matches!(&response, Err(status) if status.code() == Code::Unavailable && status.source().is_none()) {
+            self.note_presence(&response);
+        }
+        let response = match response {
             Ok(response) => response.into_inner(),
             Err(status) if status.code() == Code::NotFound => return Err(UpdateError::NotFound),
             Err(status) if status.code() == Code::InvalidArgument => {
@@ -91,8 +96,14 @@ impl Link {
                 let said = temporalio_common::data_converters::RawValue::new(said.payloads);
                 Ok(bytes(&said).to_vec())
             }
+            Some(outcome::Value::Failure(failure)) if is_of_ended_run(&failure) => Err(UpdateError::NotFound),
             Some(outcome::Value::Failure(failure)) => Err(UpdateError::Refused(failure.message)),
             None => Err(UpdateError::Unknown("it is not answered yet".to_owned())),
         }
     }
+}
+
+/// What Temporal itself says to those who waited when somebody ended the workflow.
+fn is_of_ended_run(failure: &Failure) -> bool {
+    matches!(&failure.failure_info, Some(FailureInfo::ApplicationFailureInfo(info)) if info.r#type == "AcceptedUpdateCompletedWorkflow")
 }

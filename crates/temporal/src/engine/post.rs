@@ -519,9 +519,20 @@ async fn deliver(shared: Arc<Shared>, line: Arc<Line>, batch: Arc<Batch>) -> Out
                 pause = (pause * 2).min(RETRY_MAX);
             }
             Err(UpdateError::NotFound) => {
-                tracing::info!(keeper = id, "a keeper is started");
-                // If it cannot be started, that shows when the message is sent again.
-                let _ = shared.link.start_keeper(id, &Start::New(shared.settings(line.index))).await;
+                match shared.link.start_keeper(id, &Start::New(shared.settings(line.index))).await {
+                    // Nobody but an operator ends a keeper.
+                    Ok(true) if batch.sequence > 1 => tracing::warn!(
+                        keeper = id,
+                        "the keeper was ended from outside, and what it held is forgotten: another is started"
+                    ),
+                    Ok(true) => tracing::info!(keeper = id, "a keeper is started"),
+                    // Another server was faster, or it has begun another run.
+                    Ok(false) => {}
+                    Err(_) => {
+                        tokio::time::sleep(pause).await;
+                        pause = (pause * 2).min(RETRY_MAX);
+                    }
+                }
             }
             Err(UpdateError::Unknown(why)) => {
                 tracing::debug!(keeper = id, why, "a message is sent again");
