@@ -195,13 +195,20 @@ impl Link {
         self.note_presence(&answer);
         match answer {
             Ok(response) => Ok(response.into_inner()),
-            Err(status) if status.code() == Code::NotFound => Err(CallError::NotFound),
+            Err(status) if is_missing(&status) => Err(CallError::NotFound),
             Err(status) => {
                 tracing::debug!(code = ?status.code(), why = status.message(), "a call to Temporal failed");
                 Err(CallError::Unknown)
             }
         }
     }
+}
+
+/// Whether what was asked for is not there. A Temporal that has just started may not know even the namespace for a while, and
+/// that says nothing about what is in it: a workflow must not be taken for gone because of it.
+pub(crate) fn is_missing(status: &Status) -> bool {
+    const NAMESPACE: &[u8] = b"NamespaceNotFoundFailure";
+    status.code() == Code::NotFound && !status.details().windows(NAMESPACE.len()).any(|part| part == NAMESPACE)
 }
 
 pub(crate) fn execution(workflow_id: &str, run_id: &str) -> WorkflowExecution {
@@ -235,5 +242,22 @@ fn why(error: &ClientConnectError) -> String {
 impl std::fmt::Debug for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Link").field("namespace", &self.namespace).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_that_is_not_known_yet_says_nothing_about_what_is_in_it() {
+        // As a development server of Temporal 1.32 answered half a minute after it was restarted.
+        let details = b"\x08\x05\x12\x1fNamespace default is not found.\x1aV\nItype.googleapis.com/\
+            temporal.api.errordetails.v1.NamespaceNotFoundFailure\x12\t\n\x07default";
+        let namespace =
+            Status::with_details(Code::NotFound, "Namespace default is not found.", details.to_vec().into());
+        assert!(!is_missing(&namespace));
+        assert!(is_missing(&Status::not_found("workflow not found for ID: one")));
+        assert!(!is_missing(&Status::unavailable("away")));
     }
 }

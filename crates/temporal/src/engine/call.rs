@@ -19,7 +19,7 @@ use temporalio_common::protos::temporal::api::workflowservice::v1::{
 
 use crate::keeper::wire;
 use crate::keeper::workflow::{Start, bytes, raw};
-use crate::link::{CallError, Link, execution, once};
+use crate::link::{CallError, Link, execution, is_missing, once};
 
 /// The task queue of all keepers.
 pub(crate) const TASK_QUEUE: &str = "tenure-keepers";
@@ -85,7 +85,7 @@ impl Link {
         }
         let response = match response {
             Ok(response) => response.into_inner(),
-            Err(status) if status.code() == Code::NotFound => return Err(UpdateError::NotFound),
+            Err(status) if is_missing(&status) => return Err(UpdateError::NotFound),
             Err(status) if status.code() == Code::InvalidArgument => {
                 return Err(UpdateError::Refused(status.message().to_owned()));
             }
