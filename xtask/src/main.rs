@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask test`, `tools`, `fencing`, `fix`, `bench`. Only the standard library, so that it
+//! The project's own commands: `cargo xtask test`, `tools`, `fencing`, `fuzz`, `fix`, `bench`. Only the standard library, so that it
 //! builds in a second.
 
 mod tools;
@@ -14,6 +14,7 @@ Commands:
   test           Check formatting, lints and documentation, then run every test (what CI runs)
   tools          Put what the tests need besides Rust into target/tools; `test` begins with it
   fencing        Stop, cut off and kill the writers of sets that a lock guards, and count what is lost; --minutes N (10)
+  fuzz           Feed every decoder with what it does not expect; --minutes N (10), of each
   fix            Format, and apply what clippy can fix
   bench [NAME…]  Measure the server beside its peers; `cargo xtask bench --help` has the options
   bench rules    Measure the rules alone: a release-and-grant with many waiting, the memory of a million holds
@@ -21,6 +22,25 @@ Commands:
 
 /// One binary for all tests.
 const TEMPORAL: &str = "tenure/temporal";
+/// Not in release, so that an overflow is seen.
+const FUZZING: &[&[&str]] = &[
+    &[
+        "test",
+        "--locked",
+        "--package",
+        "tenure-core",
+        "--features",
+        "serde",
+        "--test",
+        "fuzzing",
+        "--test",
+        "codec",
+        "any_",
+    ],
+    &["test", "--locked", "--package", "tenure-scenario", "--package", "tenure-server", "--lib", "any_"],
+    &["test", "--locked", "--package", "tenure-engine", "--test", "storage", "any_"],
+    &["test", "--locked", "--package", "tenure", "--bins", "any_"],
+];
 const FENCING: &[&str] = &["test", "--release", "--locked", "--package", "tenure", "--test", "fencing"];
 
 fn main() -> ExitCode {
@@ -29,6 +49,7 @@ fn main() -> ExitCode {
         Some("test") => test(),
         Some("tools") => tools::make().map(drop),
         Some("fencing") => for_minutes("TENURE_FENCING_MINUTES", &arguments.collect::<Vec<_>>(), &[FENCING]),
+        Some("fuzz") => for_minutes("TENURE_FUZZ_MINUTES", &arguments.collect::<Vec<_>>(), FUZZING),
         Some("fix") => fix(),
         Some("bench") => bench(&arguments.collect::<Vec<_>>()),
         Some("--help" | "-h" | "help") => {
