@@ -1,5 +1,5 @@
-//! The project's own commands: `cargo xtask test`, `tools`, `fix`, `sim`, `bench`. Only the standard library, so that it
-//! builds in a second.
+//! The project's own commands: `cargo xtask test`, `tools`, `sim`, `fencing`, `fuzz`, `fix`, `bench`. Only the standard
+//! library, so that it builds in a second.
 
 mod tools;
 
@@ -13,8 +13,10 @@ Usage: cargo xtask <COMMAND>
 Commands:
   test              Check formatting, lints and documentation, then run every test (what CI runs)
   tools             Put what the tests need besides Rust into target/tools; `test` begins with it
-  fix               Format, and apply what clippy can fix
   sim               Run the simulator for a while; `cargo xtask sim --help` has the options
+  fencing           Stop, cut off and kill the writers of sets that a lock guards, and count what is lost; --minutes N (10)
+  fuzz              Feed every decoder with what it does not expect; --minutes N (10), of each
+  fix               Format, and apply what clippy can fix
   bench [NAME…]     Measure the server beside its peers; `cargo xtask bench --help` has the options
   bench rules       Measure the rules alone: a release-and-grant with many waiting, the memory of a million holds
   bench --temporal  Measure pools in Temporal beside one that is asked by signals; needs what `tools` makes
@@ -22,12 +24,34 @@ Commands:
 
 /// One binary for all tests.
 const TEMPORAL: &str = "tenure/temporal";
+/// Not in release, so that an overflow is seen.
+const FUZZING: &[&[&str]] = &[
+    &[
+        "test",
+        "--locked",
+        "--package",
+        "tenure-core",
+        "--features",
+        "serde",
+        "--test",
+        "fuzzing",
+        "--test",
+        "codec",
+        "any_",
+    ],
+    &["test", "--locked", "--package", "tenure-scenario", "--package", "tenure-server", "--lib", "any_"],
+    &["test", "--locked", "--package", "tenure-engine", "--test", "storage", "any_"],
+    &["test", "--locked", "--package", "tenure", "--bins", "any_"],
+];
+const FENCING: &[&str] = &["test", "--release", "--locked", "--package", "tenure", "--test", "fencing"];
 
 fn main() -> ExitCode {
     let mut arguments = env::args().skip(1);
     let done = match arguments.next().as_deref() {
         Some("test") => test(),
         Some("tools") => tools::make().map(drop),
+        Some("fencing") => for_minutes("TENURE_FENCING_MINUTES", &arguments.collect::<Vec<_>>(), &[FENCING]),
+        Some("fuzz") => for_minutes("TENURE_FUZZ_MINUTES", &arguments.collect::<Vec<_>>(), FUZZING),
         Some("fix") => fix(),
         Some("sim") => sim(&arguments.collect::<Vec<_>>()),
         Some("bench") => bench(&arguments.collect::<Vec<_>>()),
@@ -67,6 +91,17 @@ fn test() -> Result<(), String> {
     cargo(&run)
 }
 
+/// Tests that go on for as long as a variable says.
+fn for_minutes(variable: &str, arguments: &[String], tests: &[&[&str]]) -> Result<(), String> {
+    let minutes = match arguments {
+        [] => "10",
+        [option, minutes] if option == "--minutes" && minutes.parse::<f64>().is_ok() => minutes,
+        _ => return Err("the only option is --minutes N".into()),
+    };
+    let run = |test: &&[&str]| cargo_with(test, &[(variable, minutes)]);
+    tests.iter().try_for_each(run)
+}
+
 fn fix() -> Result<(), String> {
     let clippy = ["clippy", "--workspace", "--all-targets", "--features", TEMPORAL];
     cargo(&[&clippy[..], &["--fix", "--allow-dirty", "--allow-staged"]].concat())?;
@@ -101,10 +136,14 @@ fn bench(arguments: &[String]) -> Result<(), String> {
 
 /// Runs cargo in the workspace's root and shows what is being done.
 fn cargo(arguments: &[&str]) -> Result<(), String> {
+    cargo_with(arguments, &[])
+}
+
+fn cargo_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<(), String> {
     let shown = format!("cargo {}", arguments.join(" "));
     eprintln!("xtask: {shown}");
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo).args(arguments).current_dir(root()).status();
+    let status = Command::new(cargo).args(arguments).envs(variables.iter().copied()).current_dir(root()).status();
     match status {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("{shown} ({status})")),

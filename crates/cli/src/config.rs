@@ -315,3 +315,35 @@ mod tests {
         }
     }
 }
+
+#[cfg(test)]
+mod fuzzing {
+    use tenure_fuzz::{fuzz, word};
+
+    use super::*;
+
+    #[test]
+    fn any_bytes_are_refused_or_understood_as_a_configuration() {
+        let options = crate::serve::options();
+        let sample = "# all\ngrpc = \"127.0.0.1:0\"\ndata = 'tenure-data'\nhistory_max_age = \"7d\"\nmailbox = 0x10\n[a]\nb = 1979-05-27\n";
+        let words = options
+            .get_arguments()
+            .map(|option| option.get_id().as_str())
+            .chain(["=", "\"", "\"\"\"", "'", "[", "]", "{", ".", "\n", "0x", "1e9", "true", "\\u"]);
+        fuzz("config", &[sample.into()], &words.collect::<Vec<_>>(), |input| {
+            let Ok(text) = String::from_utf8(input.to_vec()) else { return "not UTF-8".into() };
+            let file = File { path: FILE.into(), text };
+            let entries = match file.entries(&options) {
+                Ok(entries) => entries,
+                // What comes after the place is about the mistake.
+                Err(error) => return word(&format!("{error:?}").splitn(3, ": ").last().unwrap_or_default().to_owned()),
+            };
+            let again = entries.iter().map(|(key, entry)| format!("{key} = {}\n", quoted(&entry.value)));
+            let again = File { path: FILE.into(), text: again.collect() };
+            for (key, entry) in again.entries(&options).unwrap_or_default() {
+                assert_eq!(entry.value, entries[&key].value, "{key} is read back as it was");
+            }
+            format!("{} understood", entries.len())
+        });
+    }
+}

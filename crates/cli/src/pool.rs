@@ -265,18 +265,21 @@ fn read_spec(file: &Path) -> Result<v1::PoolSpec, Exit> {
         what: format!("{name} cannot be read: {error}"),
         hint: "check the name given with --file".to_owned(),
     })?;
-    let spec = match toml {
-        true => toml::from_str(&text).map_err(|error| {
+    parse_spec(&text, toml).map_err(|why| {
+        let what = format!("{name} is not the spec of a pool: {why}");
+        Exit::usage(what, "it has the shape of `tenure show POOL --json | jq .spec`")
+    })
+}
+
+fn parse_spec(text: &str, toml: bool) -> Result<v1::PoolSpec, String> {
+    match toml {
+        true => toml::from_str(text).map_err(|error| {
             let line = error.span().map(|span| text[..span.start].lines().count().max(1));
             let place = line.map_or_else(String::new, |line| format!(" at line {line}"));
             format!("{}{place}", error.message())
         }),
-        false => serde_json::from_str(&text).map_err(|error| error.to_string()),
-    };
-    spec.map_err(|why| {
-        let what = format!("{name} is not the spec of a pool: {why}");
-        Exit::usage(what, "it has the shape of `tenure show POOL --json | jq .spec`")
-    })
+        false => serde_json::from_str(text).map_err(|error| error.to_string()),
+    }
 }
 
 fn some_units(text: &str) -> Result<u32, &'static str> {
@@ -335,5 +338,59 @@ mod tests {
         for text in ["", "  ", "@host=rack-3", "mem=80", "gpu-1 mem=80 mem=16"] {
             assert!(resource(text).is_err(), "{text}");
         }
+    }
+}
+
+#[cfg(test)]
+mod fuzzing {
+    use tenure_fuzz::{fuzz, word};
+
+    use super::*;
+
+    const WORDS: [&str; 14] = [
+        "[[resources]]",
+        "name = ",
+        "labels",
+        "properties",
+        ".",
+        "=",
+        "\"",
+        "{",
+        "}",
+        "\n",
+        "order = \"backfill\"",
+        "@",
+        "units = ",
+        "é",
+    ];
+
+    fn of_text(input: &[u8], decode: impl Fn(&str) -> Result<v1::PoolSpec, String>) -> String {
+        let Ok(text) = str::from_utf8(input) else { return "not UTF-8".into() };
+        match decode(text) {
+            Ok(spec) => {
+                let json = serde_json::to_string(&spec).expect("what was read can be written");
+                assert_eq!(parse_spec(&json, false), Ok(spec), "the same after a round trip");
+                "understood".into()
+            }
+            Err(error) => word(&error),
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_refused_or_understood_as_the_file_of_a_pool() {
+        let toml = "order = \"backfill\"\nplacement = \"spread\"\nspread_label = \"zone\"\n[[resources]]\nname = \"a\"\nlabels = { zone = \"eu\" }\n";
+        fuzz("pool_toml", &[toml.into()], &WORDS, |input| of_text(input, |text| parse_spec(text, true)));
+        let json = r#"{"units":3,"window_ms":1000,"resources":[{"name":"a","labels":{"zone":"eu"},"properties":{}}]}"#;
+        fuzz("pool_json", &[json.into()], &WORDS, |input| of_text(input, |text| parse_spec(text, false)));
+    }
+
+    #[test]
+    fn any_text_is_refused_or_understood_as_a_resource() {
+        let samples = [b"gpu-1 a100 mem=80 @host=rack-3".to_vec()];
+        fuzz("resource", &samples, &WORDS, |input| match str::from_utf8(input).map(resource) {
+            Ok(Ok(resource)) => format!("{} {}", resource.labels.len().min(3), resource.properties.len().min(3)),
+            Ok(Err(error)) => word(&error),
+            Err(_) => "not UTF-8".into(),
+        });
     }
 }

@@ -288,7 +288,7 @@ fn workers() -> usize {
 }
 
 /// The settings alone.
-fn options() -> Command {
+pub(crate) fn options() -> Command {
     Options::augment_args(Command::new("serve"))
 }
 

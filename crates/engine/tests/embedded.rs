@@ -75,8 +75,12 @@ impl Bench {
             session: None,
             request: None,
         };
+        self.submit(id, Command::Acquire(acquire))
+    }
+
+    fn submit(&self, id: u64, command: Command) -> Result<(), Failure> {
         let reply_to = ReplyTo { id, answers: self.answers.clone(), returns: false };
-        self.engine.submit(Command::Acquire(acquire), reply_to).map(|_| ())
+        self.engine.submit(command, reply_to).map(|_| ())
     }
 
     fn wait_until_asked(&self) {
@@ -101,6 +105,39 @@ async fn neither_a_grant_nor_the_refusal_that_rests_on_it_is_told_before_the_syn
     assert!(matches!(first.reply, Ok(Reply::Granted(_))), "{first:?}");
     let second = bench.received.recv().await.unwrap();
     assert!(matches!(second.reply, Ok(Reply::Refused(_))), "{second:?}");
+}
+
+/// The bug of etcd 15247: who was told so went on to believe in leases that others no longer saw.
+#[tokio::test]
+async fn neither_a_keep_alive_nor_a_renewal_is_answered_while_the_disk_is_stuck() {
+    let mut bench = bench(100);
+    let open = OpenSession {
+        namespace: Namespace::default(),
+        holder: Arc::new(Holder::parse("tester", []).unwrap()),
+        grace: Ttl::from_millis(10_000),
+        attached: false,
+        outlasts_holds: false,
+    };
+    bench.submit(0, Command::OpenSession(open)).unwrap();
+    bench.sync();
+    let Ok(Reply::Session(session)) = bench.received.recv().await.unwrap().reply else { panic!("it is opened") };
+    bench.try_acquire(1).unwrap();
+    bench.sync();
+    let Ok(Reply::Granted(grant)) = bench.received.recv().await.unwrap().reply else { panic!("it is granted") };
+
+    bench.submit(2, Command::KeepAlive { namespace: Namespace::default(), session: session.key }).unwrap();
+    bench.wait_until_asked();
+    let renew = Renew { namespace: Namespace::default(), key: grant.key, pool: None, ttl: None };
+    bench.submit(3, Command::Renew(renew)).unwrap();
+    assert!(bench.received.try_recv().is_err(), "the keep-alive is not durable yet");
+    bench.allow.send(Ok(())).unwrap();
+    let kept = bench.received.recv().await.unwrap();
+    assert_eq!((kept.id, matches!(kept.reply, Ok(Reply::Session(_)))), (2, true), "{kept:?}");
+    bench.wait_until_asked();
+    assert!(bench.received.try_recv().is_err(), "the renewal is not durable yet");
+    bench.allow.send(Ok(())).unwrap();
+    let renewed = bench.received.recv().await.unwrap();
+    assert_eq!((renewed.id, matches!(renewed.reply, Ok(Reply::Renewed { .. }))), (3, true), "{renewed:?}");
 }
 
 #[tokio::test]

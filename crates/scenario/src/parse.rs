@@ -194,3 +194,49 @@ mod tests {
         }
     }
 }
+
+#[cfg(test)]
+mod fuzzing {
+    use tenure_fuzz::{fuzz, word};
+
+    use super::*;
+
+    #[test]
+    fn any_bytes_are_refused_or_understood_as_a_script() {
+        let samples = [
+            include_bytes!("../../../scenarios/regressions.txt").to_vec(),
+            include_bytes!("../../../scenarios/resources.txt").to_vec(),
+            b"# x\nlimits: pools_max=2 pool_idle=1m\n 0s a acquire db ttl=3s -> granted token=1\n".to_vec(),
+        ];
+        let words = [
+            "# ",
+            "\n",
+            "    ",
+            " -> ",
+            " <- ",
+            "'",
+            "=",
+            "|",
+            ",",
+            "only: rules -- x",
+            "limits: ",
+            "ttl=",
+            "99999999999999999999d",
+            "0s",
+            "server restart",
+            "acquire db",
+            "units=all",
+            "select='a && b'",
+            "resource='a b=c @d=e'",
+            "placement=spread:",
+        ];
+        fuzz("script", &samples, &words, |input| match str::from_utf8(input).map(|text| parse("topic", text)) {
+            Ok(Ok(scenarios)) => format!("{} understood", scenarios.len().min(9)),
+            // What comes after the place is about the script.
+            Ok(Err(error)) => {
+                word(&error.split_once(": ").map_or("", |(_, why)| why.lines().next().unwrap_or_default()))
+            }
+            Err(_) => "not UTF-8".into(),
+        });
+    }
+}

@@ -8,6 +8,8 @@ mod auth;
 mod convert;
 mod error;
 pub mod front;
+#[cfg(test)]
+mod fuzzing;
 mod grpc;
 mod http;
 mod ldlm;

@@ -2,7 +2,7 @@
 //!
 //! The routes of the API are a table, from which both the router and the OpenAPI document are made.
 
-mod extract;
+pub(crate) mod extract;
 mod openapi;
 mod operator;
 mod routes;

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod fuzzing;
 mod samples;
 
 use std::fmt::Debug;

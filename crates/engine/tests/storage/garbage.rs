@@ -54,7 +54,10 @@ fn any_message_is_refused_or_understood() {
 
     let mut random = Random::new(31);
     let (mut understood, mut refused) = (0, 0);
-    for round in 0..2_000 {
+    // As `cargo xtask fuzz` has it.
+    let minutes = std::env::var("TENURE_FUZZ_MINUTES").map_or(0.0, |minutes| minutes.parse().expect("minutes"));
+    let (begun, time) = (std::time::Instant::now(), std::time::Duration::from_secs_f64(60.0 * minutes));
+    for round in (0..).take_while(|round| *round < 2_000 || begun.elapsed() < time) {
         let (mut watermark, mut rows, mut entries) = (vec![watermark.clone()], rows.clone(), entries.clone());
         match round % 4 {
             _ if round == 0 => {}

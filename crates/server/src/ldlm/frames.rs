@@ -148,3 +148,40 @@ mod tests {
         }
     }
 }
+
+#[cfg(test)]
+mod fuzzing {
+    use tenure_fuzz::fuzz;
+
+    use super::*;
+
+    #[derive(Debug, Default, PartialEq, Eq)]
+    struct Seen(Vec<(u8, u8, u32, Option<Vec<u8>>)>);
+
+    impl Look for Seen {
+        fn begins(&mut self, frame: Head) -> bool {
+            self.0.push((frame.kind, frame.flags, frame.stream, None));
+            frame.kind != DATA
+        }
+
+        fn passed(&mut self, frame: Head, payload: &[u8]) {
+            assert_eq!(payload.len(), frame.bytes);
+            self.0.push((frame.kind, frame.flags, frame.stream, Some(payload.to_vec())));
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_followed_the_same_however_they_come() {
+        let sample = [&[0, 0, 4, RESET, 0, 0, 0, 0, 1, 0, 0, 0, 8][..], &[0, 0, 2, DATA, 1, 0, 0, 0, 3, 7, 7]].concat();
+        fuzz("http2_frames", &[sample], &["\0\0\0", "\0\0\u{8}\u{6}"], |input| {
+            let (mut whole, mut pieces) = (Seen::default(), Seen::default());
+            Frames::after(0).follow(input, &mut whole);
+            let mut frames = Frames::after(0);
+            let length = 1 + usize::from(input.first().copied().unwrap_or_default()) % 7;
+            input.chunks(length).for_each(|piece| frames.follow(piece, &mut pieces));
+            // Where nothing follows, an empty payload is told with the bytes after it.
+            assert_eq!(whole, pieces);
+            format!("{} {}", whole.0.len().min(20), frames.are_whole())
+        });
+    }
+}

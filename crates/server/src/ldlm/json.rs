@@ -210,3 +210,22 @@ mod tests {
         }
     }
 }
+
+#[cfg(test)]
+mod fuzzing {
+    use tenure_fuzz::{fuzz, word};
+
+    use super::*;
+
+    #[test]
+    fn any_bytes_are_refused_or_understood_as_a_body_of_ldlm() {
+        let sample =
+            br#"{"name":"a","key":"k","lock_timeout_seconds":"3","lockTimeoutSeconds":1e1,"size":null,"more":[{}]}"#;
+        let fields = [Field::Name, Field::Key, Field::LockTimeoutSeconds, Field::Size];
+        let words = ["{", "}", "[", "]", "\"size\":", "1e400", "2147483648", "-2147483649", "0.5", "\\ud800", "null"];
+        fuzz("ldlm_rest", &[sample.to_vec()], &words, |input| match Fields::parse(input, &fields) {
+            Ok(parsed) => format!("{} {}", parsed.size.is_some(), parsed.lock_timeout_seconds.is_some()),
+            Err(error) => word(&error),
+        });
+    }
+}

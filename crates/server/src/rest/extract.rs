@@ -32,7 +32,7 @@ pub(super) async fn parameters<T: DeserializeOwned>(request: &mut Request) -> Re
 }
 
 /// A message that is the body.
-pub(super) async fn body<T: DeserializeOwned>(request: Request) -> Result<T, Error> {
+pub(crate) async fn body<T: DeserializeOwned>(request: Request) -> Result<T, Error> {
     // Somebody who asks for a namespace there would get a lock in another.
     if request.method() == Method::POST && request.uri().query().is_some_and(|query| !query.is_empty()) {
         let message = "the query of a POST is not read: everything stands in the body".into();

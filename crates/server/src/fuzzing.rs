@@ -1,0 +1,283 @@
+//! Every decoder of the front ends, with whatever bytes: refused or understood, and the same again after a round trip.
+//! The first byte of an input says which message the rest is.
+
+use std::fmt::Debug;
+
+use axum::body::Body;
+use axum::http::{Request, header};
+use prost::Message;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tenure_fuzz::{fuzz, word};
+use tenure_proto::{ldlm, v1};
+
+use crate::convert::{self, Caller};
+use crate::error::Error;
+use crate::rest::extract;
+
+/// What is common to all requests.
+trait Wire: Message + Default + Debug + PartialEq + Serialize + DeserializeOwned {}
+impl<M: Message + Default + Debug + PartialEq + Serialize + DeserializeOwned> Wire for M {}
+
+/// Decodes the bytes as the message of that number, in one way or another, and converts it.
+trait Decode {
+    fn decode<M: Wire>(&self, bytes: &[u8], convert: fn(M) -> Result<(), Error>) -> String;
+}
+
+/// The requests of the API, by number.
+fn as_request(decode: &impl Decode, input: &[u8]) -> String {
+    let Some((number, bytes)) = input.split_first() else { return "empty".into() };
+    let number = number % 19;
+    let heard = match number {
+        0 => decode.decode::<v1::AcquireRequest>(bytes, |it| convert::acquire(it, &Caller::default()).map(drop)),
+        1 => decode.decode::<v1::RenewRequest>(bytes, |it| convert::renew(it, &Caller::default()).map(drop)),
+        2 => decode.decode::<v1::ReleaseRequest>(bytes, |it| convert::release(it, &Caller::default()).map(drop)),
+        3 => decode.decode::<v1::WithdrawRequest>(bytes, |it| convert::withdraw(it, &Caller::default()).map(drop)),
+        4 => decode.decode::<v1::ForceReleaseRequest>(bytes, |it| convert::force_release(it).map(drop)),
+        5 => decode.decode::<v1::OwnerGoneRequest>(bytes, |it| convert::owner_gone(it).map(drop)),
+        6 => decode.decode::<v1::OpenSessionRequest>(bytes, |it| convert::open_session(it, true).map(drop)),
+        7 => decode.decode::<v1::KeepAliveRequest>(bytes, |it| convert::keep_alive(it).map(drop)),
+        8 => decode.decode::<v1::EndSessionRequest>(bytes, |it| convert::end_session(it).map(drop)),
+        9 => decode.decode::<v1::SetPoolRequest>(bytes, |it| convert::set_pool(it).map(drop)),
+        10 => decode.decode::<v1::SetConditionRequest>(bytes, |it| convert::set_condition(it).map(drop)),
+        11 => decode.decode::<v1::RemovePoolRequest>(bytes, |it| convert::remove_pool(&it).map(drop)),
+        12 => decode.decode::<v1::ListHoldsRequest>(bytes, |it| convert::list_holds(it).map(drop)),
+        13 => decode.decode::<v1::ListSessionsRequest>(bytes, |it| convert::list_sessions(it).map(drop)),
+        14 => decode.decode::<v1::ListPoolsRequest>(bytes, |it| convert::list_pools(it).map(drop)),
+        15 => decode.decode::<v1::GetPoolRequest>(bytes, |it| convert::get_pool(it).map(drop)),
+        16 => decode.decode::<v1::ListQueueRequest>(bytes, |it| convert::list_queue(it).map(drop)),
+        17 => decode.decode::<v1::HistoryRequest>(bytes, |it| convert::history(it).map(drop)),
+        _ => decode.decode::<v1::WatchRequest>(bytes, |it| convert::watch(&it).map(drop)),
+    };
+    format!("{number} {heard}")
+}
+
+fn verdict(converted: Result<(), Error>) -> String {
+    match converted {
+        Ok(()) => "understood".into(),
+        // What is told must be tellable.
+        Err(error) => word(&error.tell().message),
+    }
+}
+
+/// As gRPC has it.
+struct Protobuf;
+
+impl Decode for Protobuf {
+    fn decode<M: Wire>(&self, bytes: &[u8], convert: fn(M) -> Result<(), Error>) -> String {
+        let message = match M::decode(bytes) {
+            Ok(message) => message,
+            Err(error) => return word(&error),
+        };
+        assert_eq!(M::decode(&*message.encode_to_vec()).as_ref(), Ok(&message), "the same after a round trip");
+        // An enumeration's number that nobody knows cannot be written, and is refused by the conversion.
+        if let Ok(json) = serde_json::to_vec(&message) {
+            assert_eq!(serde_json::from_slice::<M>(&json).ok().as_ref(), Some(&message), "the same through JSON");
+        }
+        verdict(convert(message))
+    }
+}
+
+/// As the body of an HTTP request.
+struct Json(tokio::runtime::Runtime);
+
+impl Decode for Json {
+    fn decode<M: Wire>(&self, bytes: &[u8], convert: fn(M) -> Result<(), Error>) -> String {
+        let request = Request::builder().header(header::CONTENT_TYPE, "application/json");
+        let request = request.body(Body::from(bytes.to_vec())).expect("it has all that a request needs");
+        let message = match self.0.block_on(extract::body::<M>(request)) {
+            Ok(message) => message,
+            Err(error) => return word(&error.tell().message),
+        };
+        assert_eq!(M::decode(&*message.encode_to_vec()).as_ref(), Ok(&message), "the same through protobuf");
+        verdict(convert(message))
+    }
+}
+
+/// As the query of an HTTP request.
+struct Query;
+
+impl Decode for Query {
+    fn decode<M: Wire>(&self, bytes: &[u8], convert: fn(M) -> Result<(), Error>) -> String {
+        let pairs = form_urlencoded::parse(bytes);
+        match extract::parse::<M>(serde_urlencoded::Deserializer::new(pairs)) {
+            Ok(message) => verdict(convert(message)),
+            Err(error) => word(&error.tell().message),
+        }
+    }
+}
+
+const KEY: &str = "00000000-0000-4000-8000-000000000000";
+
+/// One of each kind, as the fields of JSON.
+const REQUESTS: [&str; 19] = [
+    r#"{"namespace":"n","pool":"db","units":2,"size":9,"select":"gpu && mem >= 80 || !(zone == \"eu west\")","lifetime":"session",
+        "ttl_ms":2000,"wait_ms":500,"priority":-3,"holder":"h","meta":{"host":"a"},"session_key":"00000000-0000-4000-8000-000000000000","request_id":"r"}"#,
+    r#"{"key":"00000000-0000-4000-8000-000000000000","pool":"db","ttl_ms":1}"#,
+    r#"{"key":"00000000-0000-4000-8000-000000000000"}"#,
+    r#"{"request_id":"r"}"#,
+    r#"{"pool":"db","holder":"h","token":7,"reason":"stuck"}"#,
+    r#"{"owner":"o"}"#,
+    r#"{"holder":"h","meta":{"a":"b"},"grace_ms":1000}"#,
+    r#"{"session_key":"00000000-0000-4000-8000-000000000000"}"#,
+    r#"{"session_key":"00000000-0000-4000-8000-000000000000"}"#,
+    r#"{"pool":"db","spec":{"resources":[{"name":"a","labels":{"zone":"eu"},"properties":{"ip":"1"}}],"placement":"spread","spread_label":"zone","order":"backfill"}}"#,
+    r#"{"pool":"db","resource":"a","condition":{"state":"quarantined","note":"smokes"}}"#,
+    r#"{"pool":"db"}"#,
+    r#"{"pool":"db","holder":"h","after":"3","limit":7}"#,
+    r#"{"after":"3","limit":7}"#,
+    r#"{"prefix":"d","after":"da","limit":7}"#,
+    r#"{"pool":"db"}"#,
+    r#"{"pool":"db","after":"0.3","limit":7}"#,
+    r#"{"pool":"db","holder":"h","after":3,"newest_first":true,"limit":7}"#,
+    r#"{"pool":"db","after":3}"#,
+];
+
+const WORDS: &[&str] = &[
+    "{",
+    "}",
+    "[",
+    "]",
+    "\"",
+    ":",
+    ",",
+    "null",
+    "true",
+    "-1",
+    "0",
+    "1e400",
+    "\\u0000",
+    "\\ud800",
+    "\u{202e}",
+    "\u{fffd}",
+    "\"units\":",
+    "\"all\":true",
+    "\"wait_forever\":true",
+    "\"lifetime\":",
+    "\"window\"",
+    "\"bound\"",
+    "\"kept\"",
+    "\"owner\":",
+    "\"resources\":",
+    "\"labels\":",
+    "&&",
+    "||",
+    "!",
+    "(",
+    ")",
+    ">=",
+    "==",
+    "&",
+    "=",
+    "%00",
+    "%ff",
+    "+",
+    "limit=",
+    "after=",
+    KEY,
+];
+
+fn numbered(number: usize, bytes: &[u8]) -> Vec<u8> {
+    [&[number.try_into().expect("there are few")], bytes].concat()
+}
+
+#[test]
+fn any_bytes_are_refused_or_understood_as_a_grpc_request() {
+    let mut samples = Vec::new();
+    macro_rules! sample {
+        ($($number:literal $message:ident)+) => {$(
+            let message: v1::$message = serde_json::from_str(REQUESTS[$number]).expect(REQUESTS[$number]);
+            samples.push(numbered($number, &message.encode_to_vec()));
+        )+};
+    }
+    sample! { 0 AcquireRequest 1 RenewRequest 2 ReleaseRequest 3 WithdrawRequest 4 ForceReleaseRequest 5 OwnerGoneRequest
+    6 OpenSessionRequest 7 KeepAliveRequest 8 EndSessionRequest 9 SetPoolRequest 10 SetConditionRequest 11 RemovePoolRequest
+    12 ListHoldsRequest 13 ListSessionsRequest 14 ListPoolsRequest 15 GetPoolRequest 16 ListQueueRequest 17 HistoryRequest
+    18 WatchRequest }
+    fuzz("grpc", &samples, WORDS, |input| as_request(&Protobuf, input));
+}
+
+#[test]
+fn any_bytes_are_refused_or_understood_as_the_body_of_a_rest_request() {
+    let samples: Vec<_> = REQUESTS.iter().enumerate().map(|(number, json)| numbered(number, json.as_bytes())).collect();
+    let json = Json(tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime"));
+    for sample in &samples {
+        let heard = as_request(&json, sample);
+        assert!(heard.ends_with("understood"), "a sample is good: {heard}");
+    }
+    fuzz("rest_body", &samples, WORDS, |input| as_request(&json, input));
+}
+
+#[test]
+fn any_bytes_are_refused_or_understood_as_the_query_of_a_rest_request() {
+    let query = b"pool=d%C3%A4&holder=h+h&after=3&limit=7&newest_first=true&prefix=x&namespace=n";
+    let samples: Vec<_> = (11..19).map(|number| numbered(number, query)).collect();
+    fuzz("rest_query", &samples, WORDS, |input| as_request(&Query, input));
+}
+
+#[test]
+fn any_bytes_are_refused_or_understood_as_a_message_of_a_stream() {
+    use v1::client_request::Request;
+    let decode = |input: &[u8]| {
+        let message = match v1::ClientMessage::decode(input) {
+            Ok(message) => message,
+            Err(error) => return word(&error),
+        };
+        assert_eq!(v1::ClientMessage::decode(&*message.encode_to_vec()).as_ref(), Ok(&message));
+        let caller = Caller::default();
+        let converted = message.requests.into_iter().map(|request| match request.request {
+            Some(Request::Open(open)) => verdict(convert::open_session(*open, true).map(drop)),
+            Some(Request::Resume(resume)) => verdict(convert::resume(&resume).map(drop)),
+            Some(Request::Acquire(acquire)) => verdict(convert::acquire(*acquire, &caller).map(drop)),
+            Some(Request::Renew(renew)) => verdict(convert::renew(*renew, &caller).map(drop)),
+            Some(Request::Release(release)) => verdict(convert::release(*release, &caller).map(drop)),
+            Some(Request::Withdraw(withdraw)) => verdict(convert::withdraw(*withdraw, &caller).map(drop)),
+            Some(Request::Ping(_) | Request::End(_)) => "nothing in it".into(),
+            None => "no request".into(),
+        });
+        converted.take(3).collect()
+    };
+    let parse = |number: usize| REQUESTS[number];
+    let requests = [
+        Request::Open(Box::new(serde_json::from_str(parse(6)).expect("a sample"))),
+        Request::Acquire(Box::new(serde_json::from_str(parse(0)).expect("a sample"))),
+        Request::Renew(Box::new(serde_json::from_str(parse(1)).expect("a sample"))),
+        Request::Release(Box::new(serde_json::from_str(parse(2)).expect("a sample"))),
+        Request::Withdraw(Box::new(serde_json::from_str(parse(3)).expect("a sample"))),
+        Request::Ping(v1::Ping {}),
+        Request::End(v1::EndSession {}),
+    ];
+    let requests = requests.into_iter().zip(1..).map(|(request, id)| v1::ClientRequest { id, request: Some(request) });
+    let all = v1::ClientMessage { requests: requests.collect() }.encode_to_vec();
+    fuzz("stream", &[all], WORDS, decode);
+}
+
+#[test]
+fn any_bytes_are_refused_or_understood_as_a_request_of_ldlm() {
+    fn decoded<M: Message + Default + Debug + PartialEq>(bytes: &[u8], name: fn(&M) -> &str) -> String {
+        match M::decode(bytes) {
+            Ok(message) => {
+                assert_eq!(M::decode(&*message.encode_to_vec()).as_ref(), Ok(&message));
+                // Every name has a pool.
+                let _ = crate::pool_of_lock(name(&message));
+                "understood".into()
+            }
+            Err(error) => word(&error),
+        }
+    }
+    let lock = ldlm::LockRequest {
+        name: "a".into(),
+        wait_timeout_seconds: Some(-1),
+        lock_timeout_seconds: Some(i32::MAX),
+        size: Some(3),
+    };
+    let renew = ldlm::RenewRequest { name: "ä\n".into(), key: "k".into(), lock_timeout_seconds: 3 };
+    let samples = [numbered(0, &lock.encode_to_vec()), numbered(3, &renew.encode_to_vec())];
+    fuzz("ldlm_grpc", &samples, &["name", "\u{202e}", "\0"], |input| match input.split_first() {
+        Some((0, bytes)) => decoded::<ldlm::LockRequest>(bytes, |it| &it.name),
+        Some((1, bytes)) => decoded::<ldlm::TryLockRequest>(bytes, |it| &it.name),
+        Some((2, bytes)) => decoded::<ldlm::UnlockRequest>(bytes, |it| &it.name),
+        Some((_, bytes)) => decoded::<ldlm::RenewRequest>(bytes, |it| &it.name),
+        None => "empty".into(),
+    });
+}
