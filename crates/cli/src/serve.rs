@@ -244,7 +244,7 @@ pub(crate) fn run(args: Args) -> Result<(), Exit> {
         let (engine, hosting) = match (options.engine, &link) {
             (Where::Embedded, _) => (storage.start_engine().map_err(Exit::Store)?, None),
             (Where::Temporal, Some(link)) => {
-                let (engine, hosting) = link.start_engine(storage.limits, storage.mailbox_max, options.grpc).await;
+                let (engine, hosting) = link.start_engine(storage.limits, storage.mailbox_max, options.grpc).await?;
                 (engine, Some(hosting))
             }
             (Where::Temporal, None) => return Err(Temporal::missing()),

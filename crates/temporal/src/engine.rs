@@ -2,11 +2,14 @@
 //! every keeper. A face's pool is kept by the face. The server keeps nothing; any number of them may stand before the same
 //! keepers.
 
+mod begin;
 mod call;
 mod faces;
 mod gather;
 mod line;
 mod post;
+
+pub use begin::BeginError;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::pin::Pin;
@@ -61,7 +64,11 @@ pub struct Options {
 
 impl Options {
     fn keeper_id(&self, index: usize) -> String {
-        format!("{}-{}-of-{}", self.prefix, index + 1, self.keepers)
+        self.keeper_id_of(index, self.keepers)
+    }
+
+    fn keeper_id_of(&self, index: usize, keepers: usize) -> String {
+        format!("{}-{}-of-{keepers}", self.prefix, index + 1)
     }
 }
 

@@ -16,7 +16,7 @@ use tenure_engine::Engine;
 use tokio::task::JoinHandle;
 
 pub use activities::TASK_QUEUE;
-pub use engine::{Keepers, Options};
+pub use engine::{BeginError, Keepers, Options};
 pub use faces::{PoolType, StartPool, StartPoolError, TASK_QUEUE as POOL_TASK_QUEUE};
 pub use host::Host;
 pub use link::{Error, Link, Settings};

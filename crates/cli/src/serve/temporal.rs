@@ -89,7 +89,7 @@ mod built {
     use super::*;
     use tenure_temporal::{Error, Settings};
 
-    use tenure_temporal::{Host, Keepers, Options};
+    use tenure_temporal::{BeginError, Host, Keepers, Options};
 
     /// A connection.
     pub(crate) struct Link {
@@ -140,15 +140,22 @@ mod built {
             limits: Limits,
             mailbox_max: usize,
             grpc: SocketAddr,
-        ) -> (Arc<dyn Engine>, Hosting) {
+        ) -> Result<(Arc<dyn Engine>, Hosting), Exit> {
             let host = Host::new(self.link.clone());
             host.run("tenure-keepers", Keepers::worker(), Arc::default());
             let prefix = "tenure-keeper".to_owned();
             let name = name(grpc);
             let options = Options { limits, keepers: self.keepers, mailbox_max, prefix, name, time_told_from: None };
             let keepers = Keepers::start(self.link.clone(), options);
+            keepers.begin().await.map_err(|error| match error {
+                BeginError::SpreadOtherwise { there, .. } => Exit::usage(
+                    error.to_string(),
+                    format!("say --keepers {there}; to change the number, end those keepers first, as docs/temporal.md tells"),
+                ),
+                BeginError::Unknown => Exit::Unavailable { what: error.to_string(), hint: "try again".into() },
+            })?;
             keepers.serve_faces(self.queues.clone()).await;
-            (Arc::new(keepers), Hosting(host))
+            Ok((Arc::new(keepers), Hosting(host)))
         }
 
         pub(crate) fn start(self, engine: Arc<dyn Engine>) -> Running {

@@ -2,8 +2,8 @@
 
 use std::process::Stdio;
 
-use crate::support::command;
 use crate::support::temporal::Temporal;
+use crate::support::{Process, command};
 
 fn fails(arguments: &[&str]) -> (Option<i32>, String) {
     let data = tempfile::tempdir().unwrap();
@@ -37,4 +37,19 @@ fn a_namespace_that_temporal_does_not_have_is_named() {
     let (code, said) = fails(&["--temporal", &address, "--temporal-namespace", "nobodys"]);
     assert_eq!(code, Some(69), "{said}");
     assert!(said.contains("has no namespace `nobodys`"), "{said}");
+}
+
+#[test]
+fn servers_that_would_keep_the_same_pools_elsewhere_are_refused() {
+    let (temporal, nowhere) = (Temporal::shared(), tempfile::tempdir().unwrap());
+    let (address, namespace) = (temporal.address(), temporal.namespace());
+    let arguments = ["--engine", "temporal", "--temporal", &address, "--namespace", &namespace, "--keepers"];
+    let _first = Process::spawn(command(nowhere.path()).args(arguments).arg("2"));
+    for keepers in ["1", "3", "64"] {
+        let (code, said) = fails(&[&arguments[..], &[keepers]].concat());
+        assert_eq!(code, Some(64), "{said}");
+        let error = format!("error: pools are spread over 2 keepers here, not over {keepers}");
+        assert!(said.contains(&error) && said.contains("say --keepers 2"), "{said}");
+    }
+    let _second = Process::spawn(command(nowhere.path()).args(arguments).arg("2"));
 }
