@@ -466,8 +466,11 @@ impl Shared {
     fn record(&self, line: &Line, after: Seq, happened: Vec<Happened>) {
         let mut log = lock(&self.log);
         log.is_mixed |= self.options.keepers > 1 || line.face.is_some();
-        for Happened { mut first, at, mut events } in happened.into_iter().filter(|it| it.last() > after) {
-            let missed = after > Seq(0) && first.0 > after.0 + 1;
+        let mut known = after;
+        for happened in happened.into_iter().filter(|it| it.last() > after) {
+            let missed = known > Seq(0) && happened.first.0 > known.0 + 1;
+            known = happened.last();
+            let Happened { mut first, at, mut events } = happened;
             if missed {
                 // It was not followed for so long that the keeper has let go of some. Whoever asks for these is told so.
                 log.store = MemoryStore::new();
