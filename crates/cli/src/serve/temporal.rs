@@ -207,7 +207,12 @@ mod built {
     }
 
     impl Link {
-        pub(crate) async fn start_engine(&self, _: Limits, _: usize, _: SocketAddr) -> (Arc<dyn Engine>, Hosting) {
+        pub(crate) async fn start_engine(
+            &self,
+            _: Limits,
+            _: usize,
+            _: SocketAddr,
+        ) -> Result<(Arc<dyn Engine>, Hosting), Exit> {
             match *self {}
         }
 
