@@ -19,6 +19,9 @@ use clap::Parser;
 use crate::load::Shape;
 use crate::report::{Ratio, Workload};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Measure durable acquire+release pairs and hand-overs, beside the disk, Redis and LDLM
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench")]

@@ -5,6 +5,7 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
+use core::cmp::Ordering;
 use core::fmt;
 
 use crate::limits::*;
@@ -104,9 +105,29 @@ impl Default for Namespace {
 }
 
 /// A pool's full name. Cheap to clone: every hold and waiter of the pool shares one.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PoolPath(Arc<(Namespace, PoolName)>);
+
+impl Ord for PoolPath {
+    /// By namespace, then by name. Those that share a namespace mostly share its text too, which need not be compared then.
+    fn cmp(&self, other: &Self) -> Ordering {
+        if Arc::ptr_eq(&self.0, &other.0) {
+            return Ordering::Equal;
+        }
+        let namespaces = match Arc::ptr_eq(&self.0.0.0, &other.0.0.0) {
+            true => Ordering::Equal,
+            false => self.0.0.cmp(&other.0.0),
+        };
+        namespaces.then_with(|| self.0.1.cmp(&other.0.1))
+    }
+}
+
+impl PartialOrd for PoolPath {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
 
 impl PoolPath {
     pub fn new(namespace: Namespace, name: PoolName) -> Self {

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use tenure_core::{Acquire, Command, Reply};
-use tokio::sync::mpsc;
 
-use crate::{Answered, Engine, Failure, ReplyTo, Ticket};
+use crate::{Engine, Failure, ReplyTo, Ticket, answers};
 
 /// Calls that wait for their answer.
 pub trait Calls {
@@ -17,13 +16,13 @@ pub trait Calls {
 
 impl Calls for Arc<dyn Engine> {
     async fn call(&self, command: Command) -> Result<Reply, Failure> {
-        let (answers, mut received) = mpsc::unbounded_channel();
+        let (answers, mut received) = answers::channel();
         self.submit(command, ReplyTo { id: 0, answers, returns: false })?;
         received.recv().await.ok_or(Failure::Lost)?.reply
     }
 
     fn acquire(&self, acquire: Acquire) -> Result<Acquiring, Failure> {
-        let (answers, received) = mpsc::unbounded_channel();
+        let (answers, received) = answers::channel();
         let ticket = self.submit(Command::Acquire(acquire), ReplyTo { id: 0, answers, returns: false })?;
         Ok(Acquiring { engine: self.clone(), ticket, received, settled: false })
     }
@@ -34,7 +33,7 @@ impl Calls for Arc<dyn Engine> {
 pub struct Acquiring {
     engine: Arc<dyn Engine>,
     ticket: Ticket,
-    received: mpsc::UnboundedReceiver<Answered>,
+    received: answers::Receiver,
     settled: bool,
 }
 
@@ -69,7 +68,7 @@ impl Drop for Acquiring {
         }
         self.received.close();
         let mut unreceived = None;
-        while let Ok(answered) = self.received.try_recv() {
+        while let Some(answered) = self.received.try_recv() {
             if let Ok(Reply::Granted(grant)) = answered.reply {
                 unreceived = Some(grant.token);
             }

@@ -9,10 +9,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use tenure_core::*;
-use tokio::sync::mpsc;
 
 use self::asking::*;
-use crate::{Answered, Calls, Engine, EventQuery, Failure, ReplyTo};
+use crate::{Answered, Calls, Engine, EventQuery, Failure, ReplyTo, answers};
 
 /// An engine under test, and the world around it.
 pub trait Harness: Send {
@@ -67,7 +66,7 @@ pub async fn run<H: Harness>(mut fresh: impl AsyncFnMut() -> H) {
 
 async fn answers_come_in_the_order_of_the_commands(harness: &mut dyn Harness) {
     let engine = harness.engine();
-    let (answers, mut received) = mpsc::unbounded_channel();
+    let (answers, mut received) = answers::channel();
     for id in 0..500 {
         let command = Command::Acquire(request(&format!("pool-{}", id % 7)));
         engine.submit(command, ReplyTo { id, answers: answers.clone(), returns: false }).expect("there is room");
@@ -179,7 +178,7 @@ async fn a_caller_whose_connection_is_lost_keeps_its_place_until_nobody_listens_
     let request = RequestId::parse("r-1").ok();
     let in_session = Acquire { session, request, wait: Wait::Forever, ..kept("db") };
     // Through a connection that is lost while it waits.
-    let (answers, mut received) = mpsc::unbounded_channel();
+    let (answers, mut received) = answers::channel();
     let reply_to = ReplyTo { id: 0, answers, returns: true };
     let ticket = engine.submit(Command::Acquire(in_session.clone()), reply_to).expect("there is room");
     assert!(matches!(received.recv().await.map(|it| it.reply), Some(Ok(Reply::Queued(_)))));
@@ -382,7 +381,7 @@ async fn every_event_can_be_read_once_in_order_from_any_point(harness: &mut dyn 
 
 async fn a_refusal_rests_on_what_is_durable(harness: &mut dyn Harness) {
     let engine = harness.engine();
-    let (answers, mut received) = mpsc::unbounded_channel();
+    let (answers, mut received) = answers::channel();
     let submit = |id, pool: &str| {
         engine
             .submit(Command::Acquire(kept(pool)), ReplyTo { id, answers: answers.clone(), returns: false })

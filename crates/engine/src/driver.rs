@@ -3,6 +3,7 @@
 //! No threads, no clock and no disk here, so that a simulator can drive it; [`crate::Embedded`] adds them.
 
 use std::sync::Arc;
+use std::task::Waker;
 
 use tenure_core::{Command, Machine, Query, Refusal, Reply, Seq, SessionId, State, Timestamp, Token, Ttl, View};
 use tokio::sync::oneshot;
@@ -114,13 +115,16 @@ impl Delivery {
         }
     }
 
-    /// Sends it. What comes back is mail: that a grant found nobody.
-    pub fn send(self) -> Option<Mail> {
+    /// Sends it. Whoever waits for it is to be woken when all is sent. What comes back is mail: that a grant found nobody.
+    pub fn send(self, listeners: &mut Vec<Waker>) -> Option<Mail> {
         match self {
-            Self::Reply { to: Local { ticket, reply_to }, reply } => {
-                let unreceived = reply_to.send(reply)?;
-                Some(Mail::HangUp { ticket, unreceived: Some(unreceived) })
-            }
+            Self::Reply { to: Local { ticket, reply_to }, reply } => match reply_to.push(reply) {
+                Ok(listener) => {
+                    listeners.extend(listener);
+                    None
+                }
+                Err(unreceived) => Some(Mail::HangUp { ticket, unreceived: Some(unreceived?) }),
+            },
             // A query or a tick that nobody waits for any more is of no interest.
             Self::View(answer, view) => {
                 let _ = answer.send(view);
@@ -138,12 +142,22 @@ impl ReplyTo {
     /// Sends an answer. If it was a grant that found nobody, and that does not end by itself in the hands of a caller
     /// who returns, it is to be taken back.
     pub fn send(&self, reply: Result<Reply, Failure>) -> Option<Token> {
+        match self.push(reply) {
+            Ok(listener) => {
+                listener.into_iter().for_each(Waker::wake);
+                None
+            }
+            Err(unreceived) => unreceived,
+        }
+    }
+
+    /// The same, but whoever waits for it is given back, to be woken when there is no more to send.
+    fn push(&self, reply: Result<Reply, Failure>) -> Result<Option<Waker>, Option<Token>> {
         let unreceived = match &reply {
             Ok(Reply::Granted(grant)) if !(self.returns && grant.ends_by_itself()) => Some(grant.token),
             _ => None,
         };
-        let sent = self.answers.send(Answered { id: self.id, reply });
-        if sent.is_ok() { None } else { unreceived }
+        self.answers.push(Answered { id: self.id, reply }).map_err(|_| unreceived)
     }
 }
 
@@ -262,7 +276,7 @@ mod tests {
             session: None,
             request: None,
         };
-        let reply_to = ReplyTo { id: ticket, answers: tokio::sync::mpsc::unbounded_channel().0, returns: false };
+        let reply_to = ReplyTo { id: ticket, answers: crate::answers::channel().0, returns: false };
         Mail::Command { ticket: Ticket(ticket), command: Command::Acquire(acquire), reply_to }
     }
 
@@ -278,8 +292,8 @@ mod tests {
         driver
     }
 
-    fn open() -> (Mail, tokio::sync::mpsc::UnboundedReceiver<Answered>) {
-        let (answers, heard) = tokio::sync::mpsc::unbounded_channel();
+    fn open() -> (Mail, crate::answers::Receiver) {
+        let (answers, heard) = crate::answers::channel();
         let holder = Arc::new(Holder::parse("tester", []).unwrap());
         let grace = Ttl::from_millis(30_000);
         let open =
@@ -295,7 +309,7 @@ mod tests {
         let (mail, mut heard) = open();
         driver.handle(mail);
         send(driver.finish());
-        let Some(Answered { reply: Ok(Reply::Session(session)), .. }) = heard.try_recv().ok() else { panic!() };
+        let Some(Answered { reply: Ok(Reply::Session(session)), .. }) = heard.try_recv() else { panic!() };
         let lost = |token| HoldLost { token: Token(token), how: HoldEnd::Expired };
         let lose = |driver: &mut Driver, tokens: std::ops::Range<u64>| {
             driver.begin(Timestamp::from_millis(1));
@@ -317,7 +331,7 @@ mod tests {
         }
         let last = heard.try_recv().unwrap().reply;
         assert!(matches!(&last, Ok(Reply::Refused(why)) if why.code() == "limit_reached"), "{last:?}");
-        assert!(heard.try_recv().is_err());
+        assert!(heard.try_recv().is_none());
         let until = Some(Timestamp::from_millis(30_001));
         assert_eq!(driver.next_deadline(), until, "the session has its grace to be resumed, and ends if it is not");
     }
@@ -329,7 +343,7 @@ mod tests {
         let (mail, mut heard) = open();
         driver.handle(mail);
         send(driver.finish());
-        let Some(Answered { reply: Ok(Reply::Session(session)), .. }) = heard.try_recv().ok() else { panic!() };
+        let Some(Answered { reply: Ok(Reply::Session(session)), .. }) = heard.try_recv() else { panic!() };
         driver.begin(Timestamp::from_millis(1));
         for n in 0..LOSSES_UNHEARD_MAX as u64 + 10_000 {
             if driver.is_full() {
@@ -356,7 +370,7 @@ mod tests {
 
     fn send(prepared: Prepared) {
         prepared.deliveries.into_iter().for_each(|delivery| {
-            delivery.send();
+            delivery.send(&mut Vec::new());
         });
     }
 

@@ -1,13 +1,15 @@
 //! The embedded engine: two threads around the [`Driver`] and a store.
 //!
 //! The writer takes mail, applies it in memory and closes a batch; the committer makes the batch durable with
-//! one sync, then sends its answers. While the committer syncs one batch the writer applies the next, so a
-//! batch is as large as what came in during the last sync. A batch of a few commands that finds nothing before
-//! it is committed by the writer itself: there is nothing to overlap, and waking another thread takes time.
+//! one sync, then sends its answers. While the committer syncs one batch the writer applies the next, to which all that
+//! comes in during the sync belongs. A batch of a few commands that finds nothing before it is committed by the writer
+//! itself: there is nothing to overlap, and waking another thread takes time.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -27,9 +29,6 @@ const COMMANDS_WITHOUT_HANDOVER_MAX: usize = 4;
 /// How long a batch that only puts callers in queues waits for company: they cannot go on anyway, and often
 /// what comes next is the release they wait for.
 const LINGER: Duration = Duration::from_micros(200);
-
-/// How long the writer looks for mail before it sleeps.
-const LOOK_OUT: Duration = Duration::from_micros(100);
 
 /// How the engine is run.
 pub struct Options {
@@ -55,7 +54,7 @@ fn stop_the_process(error: StoreError) {
 }
 
 pub struct Embedded {
-    mail: Sender<Mail>,
+    mail: Sender<Letter>,
     /// Commands in the mailbox.
     depth: Arc<AtomicUsize>,
     mailbox_max: usize,
@@ -72,27 +71,33 @@ impl Embedded {
     /// Goes on from `state`, which the store gave when it was opened.
     pub fn start(state: State, store: impl Store, clock: Arc<dyn Clock>, options: Options) -> Self {
         let (mail, mailbox) = mpsc::channel();
-        let (commits, prepared) = mpsc::sync_channel(0);
+        let (commits, prepared) = mpsc::channel();
         let (announce, last) = watch::channel(state.counters().seq);
         let depth = Arc::new(AtomicUsize::new(0));
         let reader = store.reader();
         let driver = Driver::new(Machine::restored(state, options.limits), Box::new(nonces()));
-        let committer = Committer::new(Box::new(store), announce, mail.clone(), options.on_fatal);
+        let to_writer = mail.clone();
+        // If the writer is gone there is nobody to take it back; a restart finds the lease.
+        let returns = move |mail| drop(to_writer.send(Letter::Mail(mail)));
+        let committer = Committer::new(Box::new(store), announce, Box::new(returns), options.on_fatal);
         let committer = Arc::new(Mutex::new(committer));
-        let in_flight = Arc::new(AtomicUsize::new(0));
+        let disk = Arc::new(Disk::default());
         let writer = Writer {
             driver,
             mailbox,
-            held: None,
+            inbox: VecDeque::new(),
             commits,
             committer: committer.clone(),
-            in_flight: in_flight.clone(),
+            disk: disk.clone(),
             depth: depth.clone(),
             clock: clock.clone(),
         };
         let threads = vec![
             spawn("tenure-writer", move || writer.run()),
-            spawn("tenure-commit", move || commit_all(&prepared, &committer, &in_flight)),
+            spawn("tenure-commit", {
+                let mail = mail.clone();
+                move || commit_all(&prepared, &committer, &disk, &mail)
+            }),
         ];
         Self {
             mail,
@@ -116,20 +121,18 @@ impl Embedded {
     }
 
     fn post(&self, mail: Mail) -> bool {
-        self.mail.send(mail).is_ok()
+        self.mail.send(Letter::Mail(mail)).is_ok()
     }
 
-    /// A place in the mailbox for a command or a query.
-    fn admit(&self) -> Result<(), Failure> {
+    /// Places in the mailbox for so many commands or queries. Gives for how many there are, and why not for the rest.
+    fn admit(&self, count: usize) -> (usize, Failure) {
         if self.stopping.load(Ordering::Acquire) {
-            return Err(Failure::Stopping);
+            return (0, Failure::Stopping);
         }
-        let waiting = self.depth.fetch_add(1, Ordering::AcqRel);
-        if waiting >= self.mailbox_max {
-            self.depth.fetch_sub(1, Ordering::AcqRel);
-            return Err(Failure::Overloaded { waiting });
-        }
-        Ok(())
+        let waiting = self.depth.fetch_add(count, Ordering::AcqRel);
+        let admitted = self.mailbox_max.saturating_sub(waiting).min(count);
+        self.depth.fetch_sub(count - admitted, Ordering::AcqRel);
+        (admitted, Failure::Overloaded { waiting: waiting + admitted })
     }
 
     /// Ends at once: what was not answered may be lost. As near to a crash as a process can come that goes on.
@@ -146,9 +149,26 @@ impl Embedded {
 
 impl Engine for Embedded {
     fn submit(&self, command: Command, reply_to: ReplyTo) -> Result<Ticket, Failure> {
-        self.admit()?;
+        if let (0, refused) = self.admit(1) {
+            return Err(refused);
+        }
         let ticket = Ticket(self.tickets.fetch_add(1, Ordering::Relaxed));
         if self.post(Mail::Command { ticket, command, reply_to }) { Ok(ticket) } else { Err(Failure::Stopping) }
+    }
+
+    /// They come in one letter, so that the writer is woken once and has them in one batch.
+    fn submit_all(&self, mut commands: Vec<(Command, ReplyTo)>) -> Vec<Result<Ticket, Failure>> {
+        let (admitted, refused) = self.admit(commands.len());
+        let refusals = vec![Err(refused); commands.len() - admitted];
+        commands.truncate(admitted);
+        let first = self.tickets.fetch_add(admitted as u64, Ordering::Relaxed);
+        let mails = (first..).zip(commands).map(|(ticket, (command, reply_to))| {
+            let ticket = Ticket(ticket);
+            Mail::Command { ticket, command, reply_to }
+        });
+        let posted = admitted == 0 || self.mail.send(Letter::Commands(mails.collect())).is_ok();
+        let ticket = |number| if posted { Ok(Ticket(number)) } else { Err(Failure::Stopping) };
+        (first..first + admitted as u64).map(ticket).chain(refusals).collect()
     }
 
     fn hang_up(&self, ticket: Ticket, unreceived: Option<Token>) {
@@ -161,9 +181,11 @@ impl Engine for Embedded {
 
     fn query(&self, query: Query) -> Answer<Result<View, Refusal>> {
         let (answer, answered) = oneshot::channel();
-        let posted = self
-            .admit()
-            .and_then(|()| if self.post(Mail::Query { query, answer }) { Ok(()) } else { Err(Failure::Stopping) });
+        let posted = match self.admit(1) {
+            (0, refused) => Err(refused),
+            _ if self.post(Mail::Query { query, answer }) => Ok(()),
+            _ => Err(Failure::Stopping),
+        };
         Box::pin(async move {
             posted?;
             answered.await.map_err(|_| Failure::Lost)
@@ -220,16 +242,33 @@ impl std::fmt::Debug for Embedded {
     }
 }
 
+/// What the writer finds in its mailbox.
+enum Letter {
+    Mail(Mail),
+    /// Handed over together.
+    Commands(Vec<Mail>),
+    /// The committer has nothing to do.
+    Committed,
+}
+
+/// What the committer is doing, as far as the writer must know.
+#[derive(Debug, Default)]
+struct Disk {
+    /// It has a batch that is not yet durable.
+    busy: AtomicBool,
+    /// The writer has a batch for it, and is to be told when it is free.
+    wanted: AtomicBool,
+}
+
 /// Applies what comes in.
 struct Writer {
     driver: Driver,
-    mailbox: Receiver<Mail>,
-    /// Mail that came too late for a batch that was full.
-    held: Option<Mail>,
-    commits: SyncSender<Prepared>,
+    mailbox: Receiver<Letter>,
+    /// Mail that was taken out of the mailbox, and is not yet handled.
+    inbox: VecDeque<Mail>,
+    commits: Sender<Prepared>,
     committer: Arc<Mutex<Committer>>,
-    /// Batches handed to the committer that are not yet durable.
-    in_flight: Arc<AtomicUsize>,
+    disk: Arc<Disk>,
     depth: Arc<AtomicUsize>,
     clock: Arc<dyn Clock>,
 }
@@ -247,32 +286,46 @@ impl Writer {
     }
 
     /// False when there is no going on.
-    fn commit(&self, prepared: Prepared) -> bool {
+    fn commit(&mut self, prepared: Prepared) -> bool {
         if prepared.is_empty() {
             return true;
         }
-        // Nothing in flight, and only this thread puts anything there: the order is kept.
-        if prepared.commands <= COMMANDS_WITHOUT_HANDOVER_MAX && self.in_flight.load(Ordering::Acquire) == 0 {
+        while self.is_disk_busy() {
+            if self.wait(None).is_none() {
+                return false;
+            }
+        }
+        // Nothing is being committed, and only this thread says what is: the order is kept.
+        if prepared.commands <= COMMANDS_WITHOUT_HANDOVER_MAX {
             return lock(&self.committer).commit(prepared);
         }
-        self.in_flight.fetch_add(1, Ordering::AcqRel);
+        self.disk.busy.store(true, Ordering::SeqCst);
         self.commits.send(prepared).is_ok()
+    }
+
+    /// If it is, a letter comes when it is not any more.
+    fn is_disk_busy(&self) -> bool {
+        if !self.disk.busy.load(Ordering::SeqCst) {
+            return false;
+        }
+        self.disk.wanted.store(true, Ordering::SeqCst);
+        self.disk.busy.load(Ordering::SeqCst)
     }
 
     /// Waits for mail or a deadline, and gathers what is there by then. None when it is over.
     fn next_batch(&mut self) -> Option<Batch> {
-        let mut next = match self.held.take().or_else(|| self.look_out()) {
-            Some(mail) => Some(mail),
-            None => {
-                let deadline = self.driver.next_deadline();
-                self.wait(deadline.and_then(|deadline| self.clock.until(deadline)))?
-            }
-        };
+        if self.inbox.is_empty() {
+            let deadline = self.driver.next_deadline();
+            self.wait(deadline.and_then(|deadline| self.clock.until(deadline)))?;
+        }
         let at = self.clock.now().max(self.driver.now());
         self.driver.begin(at);
-        while !self.driver.is_full()
-            && let Some(mail) = next.take()
-        {
+        while !self.driver.is_full() && self.gather()? {
+            // A batch has one time. What comes much later must not get a lease that began before it was asked for.
+            if self.clock.now().millis_since(at) > BATCH_MILLIS_MAX {
+                break;
+            }
+            let mail = self.inbox.pop_front().expect("it was just gathered");
             match &mail {
                 Mail::Command { .. } | Mail::Query { .. } => {
                     self.depth.fetch_sub(1, Ordering::AcqRel);
@@ -282,25 +335,36 @@ impl Writer {
                 Mail::HangUp { .. } | Mail::Detach { .. } | Mail::Tick { .. } => {}
             }
             self.driver.handle(mail);
-            // A batch has one time. What comes much later must not get a lease that began before it was asked for.
-            if self.clock.now().millis_since(at) > BATCH_MILLIS_MAX {
-                break;
-            }
-            next = match self.mailbox.try_recv() {
-                Ok(mail) => Some(mail),
-                Err(_) if self.driver.is_urgent() => None,
-                Err(_) => self.wait(Some(LINGER))?,
-            };
         }
-        self.held = next;
         Some(Batch { prepared: self.driver.finish(), last: false })
+    }
+
+    /// Whether there is mail for the batch under way, which is kept open as long as nobody would gain if it were closed.
+    /// None when it is over.
+    fn gather(&mut self) -> Option<bool> {
+        while self.inbox.is_empty() {
+            match self.mailbox.try_recv() {
+                Ok(letter) => self.open(letter),
+                Err(_) if !self.driver.is_urgent() => {
+                    self.wait(Some(LINGER))?;
+                    return Some(!self.inbox.is_empty());
+                }
+                // What comes while the disk is busy comes along.
+                Err(_) if self.is_disk_busy() => self.wait(None)?,
+                Err(_) => return Some(false),
+            }
+        }
+        Some(true)
     }
 
     /// Those who wait are told that they wait in vain, and so are commands that came too late. What was given up in
     /// the meantime is given up.
     fn last_batch(&mut self) -> Batch {
         self.driver.handle(Mail::Stop);
-        while let Ok(mail) = self.mailbox.try_recv() {
+        while let Ok(letter) = self.mailbox.try_recv() {
+            self.open(letter);
+        }
+        while let Some(mail) = self.inbox.pop_front() {
             match mail {
                 Mail::Command { reply_to, .. } => {
                     let refused = Answered { id: reply_to.id, reply: Err(Failure::Stopping) };
@@ -314,30 +378,25 @@ impl Writer {
         Batch { prepared: self.driver.finish_for_good(), last: true }
     }
 
-    /// Looks for mail for a moment before going to sleep: whoever was just answered often has more to say, and to
-    /// be woken takes about as long as this.
-    fn look_out(&self) -> Option<Mail> {
-        let started = Instant::now();
-        loop {
-            if let Ok(mail) = self.mailbox.try_recv() {
-                return Some(mail);
-            }
-            if started.elapsed() >= LOOK_OUT {
-                return None;
-            }
-            std::thread::yield_now();
-        }
+    /// Until a letter has come or the time has passed. None when it is over.
+    fn wait(&mut self, timeout: Option<Duration>) -> Option<()> {
+        let letter = match timeout {
+            None => self.mailbox.recv().ok()?,
+            Some(timeout) => match self.mailbox.recv_timeout(timeout) {
+                Ok(letter) => letter,
+                Err(RecvTimeoutError::Timeout) => return Some(()),
+                Err(RecvTimeoutError::Disconnected) => return None,
+            },
+        };
+        self.open(letter);
+        Some(())
     }
 
-    /// None when it is over; no mail when the time has passed.
-    fn wait(&self, timeout: Option<Duration>) -> Option<Option<Mail>> {
-        match timeout {
-            None => self.mailbox.recv().ok().map(Some),
-            Some(timeout) => match self.mailbox.recv_timeout(timeout) {
-                Ok(mail) => Some(Some(mail)),
-                Err(RecvTimeoutError::Timeout) => Some(None),
-                Err(RecvTimeoutError::Disconnected) => None,
-            },
+    fn open(&mut self, letter: Letter) {
+        match letter {
+            Letter::Mail(mail) => self.inbox.push_back(mail),
+            Letter::Commands(commands) => self.inbox.extend(commands),
+            Letter::Committed => {}
         }
     }
 }
@@ -348,12 +407,17 @@ struct Batch {
 }
 
 /// The committer's thread.
-fn commit_all(prepared: &Receiver<Prepared>, committer: &Mutex<Committer>, in_flight: &AtomicUsize) {
+fn commit_all(prepared: &Receiver<Prepared>, committer: &Mutex<Committer>, disk: &Disk, mail: &Sender<Letter>) {
     while let Ok(batch) = prepared.recv() {
-        if !lock(committer).commit(batch) {
+        let goes_on = lock(committer).commit(batch);
+        disk.busy.store(false, Ordering::SeqCst);
+        if disk.wanted.swap(false, Ordering::SeqCst) {
+            // Without a writer nobody wants it.
+            let _ = mail.send(Letter::Committed);
+        }
+        if !goes_on {
             break;
         }
-        in_flight.fetch_sub(1, Ordering::AcqRel);
     }
     // Whoever waits for the end hears of it now.
     lock(committer).announce = None;
@@ -365,7 +429,7 @@ pub struct Committer {
     /// None once it is over.
     announce: Option<watch::Sender<Seq>>,
     /// Back to the writer: grants that found nobody.
-    returns: Sender<Mail>,
+    returns: Box<dyn FnMut(Mail) + Send>,
     on_fatal: Option<Box<dyn FnOnce(StoreError) + Send>>,
 }
 
@@ -379,7 +443,7 @@ impl Committer {
     pub fn new(
         store: Box<dyn Store>,
         announce: watch::Sender<Seq>,
-        returns: Sender<Mail>,
+        returns: Box<dyn FnMut(Mail) + Send>,
         on_fatal: Box<dyn FnOnce(StoreError) + Send>,
     ) -> Self {
         Self { store, announce: Some(announce), returns, on_fatal: Some(on_fatal) }
@@ -389,7 +453,7 @@ impl Committer {
     pub fn commit(&mut self, batch: Prepared) -> bool {
         let Prepared { commit, mut deliveries, commands, last } = batch;
         if Mistake::AnswersBeforeTheSync.is_made() {
-            deliveries.drain(..).for_each(|delivery| drop(delivery.send()));
+            deliveries.drain(..).for_each(|delivery| drop(delivery.send(&mut Vec::new())));
         }
         // After a failed sync nothing is said any more.
         let (Some(announce), Some(_)) = (&self.announce, &self.on_fatal) else { return false };
@@ -405,12 +469,13 @@ impl Committer {
             metrics::committed(started.elapsed(), commands, commit.entry.as_deref());
             announce.send_replace(last);
         }
+        let mut listeners = Vec::new();
         for delivery in deliveries {
-            if let Some(mail) = delivery.send() {
-                // If the writer is gone there is nobody to take it back; a restart finds the lease.
-                let _ = self.returns.send(mail);
+            if let Some(mail) = delivery.send(&mut listeners) {
+                (self.returns)(mail);
             }
         }
+        listeners.into_iter().for_each(Waker::wake);
         true
     }
 }

@@ -3,6 +3,7 @@
 //! The rules themselves are in `tenure-core`. An engine brings them time, randomness, durability and
 //! callers; front ends know only the trait.
 
+pub mod answers;
 mod call;
 mod clock;
 #[cfg(feature = "contract")]
@@ -27,7 +28,7 @@ use std::pin::Pin;
 use tenure_core::{
     Command, Event, HolderId, Namespace, PoolName, Query, Refusal, Reply, Seq, SessionId, Timestamp, Token, View,
 };
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 /// A thing that applies commands durably, one after another, and answers.
 ///
@@ -40,6 +41,11 @@ pub trait Engine: Send + Sync + 'static {
     /// is answered with the session, then with each hold of it that is lost, and at last with why the connection does
     /// not carry it any more.
     fn submit(&self, command: Command, reply_to: ReplyTo) -> Result<Ticket, Failure>;
+
+    /// Hands several commands over, in this order, each as if by itself.
+    fn submit_all(&self, commands: Vec<(Command, ReplyTo)>) -> Vec<Result<Ticket, Failure>> {
+        commands.into_iter().map(|(command, reply_to)| self.submit(command, reply_to)).collect()
+    }
 
     /// Says that nobody listens for the answers of a ticket any more. If it waits, it leaves the queue or, if the
     /// caller may return, is passed over. A grant that was answered but did not reach the caller is named, and
@@ -79,7 +85,7 @@ pub struct ReplyTo {
     pub id: u64,
     /// Never full: a caller has one answer per command, one more per wait and a bounded number of losses, and commands
     /// are bounded.
-    pub answers: mpsc::UnboundedSender<Answered>,
+    pub answers: answers::Sender,
     /// Whether the caller, if its connection is lost, comes back with its session and asks again by its request id:
     /// then its place in the queue is kept, and a grant that ends by itself is too.
     pub returns: bool,

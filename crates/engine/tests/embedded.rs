@@ -8,10 +8,9 @@ use std::sync::{Arc, Mutex};
 
 use tenure_core::*;
 use tenure_engine::{
-    Answered, Commit, Embedded, Engine, Failure, LogReader, ManualClock, MemoryStore, Options, ReplyTo, Store,
-    StoreError,
+    Commit, Embedded, Engine, Failure, LogReader, ManualClock, MemoryStore, Options, ReplyTo, Store, StoreError,
+    answers,
 };
-use tokio::sync::mpsc;
 
 /// A disk that syncs when it is told to, and says when it is asked to.
 struct Gate {
@@ -36,8 +35,8 @@ struct Bench {
     engine: Embedded,
     asked: Receiver<()>,
     allow: Sender<Result<(), StoreError>>,
-    answers: mpsc::UnboundedSender<Answered>,
-    received: mpsc::UnboundedReceiver<Answered>,
+    answers: answers::Sender,
+    received: answers::Receiver,
     fatal: Arc<Mutex<Option<String>>>,
 }
 
@@ -55,7 +54,7 @@ fn bench(mailbox_max: usize) -> Bench {
     let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1)));
     let state = State::new(options.limits.pool_idle);
     let engine = Embedded::start(state, store, clock, options);
-    let (answers, received) = mpsc::unbounded_channel();
+    let (answers, received) = answers::channel();
     let bench = Bench { engine, asked, allow, answers, received, fatal };
     // The event of the start itself.
     bench.sync();
@@ -99,7 +98,7 @@ async fn neither_a_grant_nor_the_refusal_that_rests_on_it_is_told_before_the_syn
     bench.try_acquire(0).unwrap();
     bench.wait_until_asked();
     bench.try_acquire(1).unwrap();
-    assert!(bench.received.try_recv().is_err(), "the first is not durable yet");
+    assert!(bench.received.try_recv().is_none(), "the first is not durable yet");
     bench.allow.send(Ok(())).unwrap();
     let first = bench.received.recv().await.unwrap();
     assert!(matches!(first.reply, Ok(Reply::Granted(_))), "{first:?}");
@@ -129,12 +128,12 @@ async fn neither_a_keep_alive_nor_a_renewal_is_answered_while_the_disk_is_stuck(
     bench.wait_until_asked();
     let renew = Renew { namespace: Namespace::default(), key: grant.key, pool: None, ttl: None };
     bench.submit(3, Command::Renew(renew)).unwrap();
-    assert!(bench.received.try_recv().is_err(), "the keep-alive is not durable yet");
+    assert!(bench.received.try_recv().is_none(), "the keep-alive is not durable yet");
     bench.allow.send(Ok(())).unwrap();
     let kept = bench.received.recv().await.unwrap();
     assert_eq!((kept.id, matches!(kept.reply, Ok(Reply::Session(_)))), (2, true), "{kept:?}");
     bench.wait_until_asked();
-    assert!(bench.received.try_recv().is_err(), "the renewal is not durable yet");
+    assert!(bench.received.try_recv().is_none(), "the renewal is not durable yet");
     bench.allow.send(Ok(())).unwrap();
     let renewed = bench.received.recv().await.unwrap();
     assert_eq!((renewed.id, matches!(renewed.reply, Ok(Reply::Renewed { .. }))), (3, true), "{renewed:?}");

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use tenure_core::*;
-use tokio::sync::mpsc;
 
-use crate::{Acquiring, Answered, Calls, Engine, Failure, ReplyTo};
+use crate::{Acquiring, Calls, Engine, Failure, ReplyTo, answers};
 
 pub(super) fn request(pool: &str) -> Acquire {
     Acquire {
@@ -79,11 +78,8 @@ pub(super) fn opening(grace: u64, attached: bool) -> OpenSession {
 }
 
 /// Opens or takes over a session as a connection does that carries it. Gives what it hears from then on, by the id 7.
-pub(super) async fn carry(
-    engine: &Arc<dyn Engine>,
-    command: Command,
-) -> (SessionOpen, mpsc::UnboundedReceiver<Answered>) {
-    let (answers, mut heard) = mpsc::unbounded_channel();
+pub(super) async fn carry(engine: &Arc<dyn Engine>, command: Command) -> (SessionOpen, answers::Receiver) {
+    let (answers, mut heard) = answers::channel();
     engine.submit(command, ReplyTo { id: 7, answers, returns: false }).expect("there is room");
     match heard.recv().await.map(|answered| answered.reply) {
         Some(Ok(Reply::Session(open))) => (open, heard),

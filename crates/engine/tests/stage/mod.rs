@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use tenure_core::{Command, HolderId, Namespace, PoolName, Reply};
-use tenure_engine::{Answered, Engine, EventFilter, EventQuery, ReplyTo, Ticket};
+use tenure_engine::{Engine, EventFilter, EventQuery, ReplyTo, Ticket, answers};
 use tenure_scenario::translate::{self, OwnSession};
 use tenure_scenario::{Action, InSession, Millis, Outcome, Stage};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// Where an engine is, and what passes for time there.
 pub(crate) trait World: Send {
@@ -36,7 +35,7 @@ struct Caller {
     actor: String,
     ticket: Ticket,
     /// None once nobody listens there any more.
-    answers: Option<UnboundedReceiver<Answered>>,
+    answers: Option<answers::Receiver>,
     in_session: bool,
 }
 
@@ -56,7 +55,7 @@ impl<W: World> OnEngine<W> {
     }
 
     async fn command(&mut self, actor: &str, action: &Action, command: Command) -> Outcome {
-        let (answers, mut received) = unbounded_channel();
+        let (answers, mut received) = answers::channel();
         let returns = matches!(action, Action::Acquire(acquire)
             if acquire.session == InSession::Own && acquire.request.is_some() && self.is_carried(actor));
         let reply_to = ReplyTo { id: 0, answers, returns };
@@ -192,7 +191,7 @@ impl<W: World> Stage for OnEngine<W> {
     }
 }
 
-fn arrived(answers: &mut UnboundedReceiver<Answered>) -> Option<Outcome> {
-    let answered = answers.try_recv().ok()?;
+fn arrived(answers: &mut answers::Receiver) -> Option<Outcome> {
+    let answered = answers.try_recv()?;
     Some(translate::reply(&answered.reply.expect("the engine does not fail")))
 }

@@ -1,7 +1,7 @@
 //! Requests as commands and queries.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use tenure_core::*;
 use tenure_engine::{EventFilter, EventQuery};
@@ -12,12 +12,21 @@ use crate::error::{Error, InField};
 /// How many entries a page has if the request does not say.
 const PAGE_DEFAULT: u32 = 100;
 
+/// Most callers are in it. They share its text, so that it need not be compared.
+static DEFAULT_NAMESPACE: LazyLock<Namespace> = LazyLock::new(Namespace::default);
+
 /// What a request need not say because its connection has.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) namespace: Namespace,
     pub(crate) session: Option<Key>,
     pub(crate) holder: Option<Arc<Holder>>,
+}
+
+impl Default for Caller {
+    fn default() -> Self {
+        Self { namespace: DEFAULT_NAMESPACE.clone(), session: None, holder: None }
+    }
 }
 
 pub(crate) fn acquire(request: v1::AcquireRequest, caller: &Caller) -> Result<Acquire, Error> {
@@ -234,7 +243,10 @@ pub(super) fn path(namespace_text: &str, pool: &str, caller: &Caller) -> Result<
 }
 
 fn namespace(text: &str, caller: &Caller) -> Result<Namespace, Error> {
-    if text.is_empty() { Ok(caller.namespace.clone()) } else { Namespace::parse(text).in_field("namespace") }
+    if text.is_empty() || text == caller.namespace.as_str() {
+        return Ok(caller.namespace.clone());
+    }
+    Namespace::parse(text).in_field("namespace")
 }
 
 fn pool_name(text: Option<&str>) -> Result<Option<PoolName>, Error> {

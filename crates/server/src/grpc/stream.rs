@@ -11,9 +11,8 @@ use std::task::{Context, Poll};
 
 use prost::Message;
 use tenure_core::{Command, Reply, SessionId};
-use tenure_engine::{Answered, Engine, Failure, ReplyTo, Ticket};
+use tenure_engine::{Answered, Engine, Failure, ReplyTo, Ticket, answers};
 use tenure_proto::v1::{self, client_request::Request, server_answer::Answer};
-use tokio::sync::mpsc;
 use tokio_stream::Stream;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::{Status, Streaming};
@@ -39,8 +38,10 @@ pub(crate) struct SessionStream {
     requests: Option<Streaming<v1::ClientMessage>>,
     /// Requests of a message that was read, and not yet looked at.
     unread: VecDeque<v1::ClientRequest>,
-    reply_to: mpsc::UnboundedSender<Answered>,
-    answers: mpsc::UnboundedReceiver<Answered>,
+    /// Commands that were read, and are handed over when nothing more can be read, with the ids of their requests.
+    outgoing: Vec<(Command, ReplyTo)>,
+    reply_to: answers::Sender,
+    answers: answers::Receiver,
     /// Answers that needed no engine.
     ready: VecDeque<v1::ServerAnswer>,
     in_flight: HashMap<u64, InFlight>,
@@ -68,7 +69,8 @@ struct Open {
 }
 
 struct InFlight {
-    ticket: Ticket,
+    /// None until it is handed over.
+    ticket: Option<Ticket>,
     /// Known to be in the queue.
     waiting: bool,
     /// It can be made again by its request id, and finds its place or its grant.
@@ -81,11 +83,12 @@ impl SessionStream {
         requests: Streaming<v1::ClientMessage>,
         closing: WaitForCancellationFutureOwned,
     ) -> Self {
-        let (reply_to, answers) = mpsc::unbounded_channel();
+        let (reply_to, answers) = answers::channel();
         Self {
             engine,
             requests: Some(requests),
             unread: VecDeque::new(),
+            outgoing: Vec::new(),
             reply_to,
             answers,
             ready: VecDeque::new(),
@@ -98,6 +101,12 @@ impl SessionStream {
 
     /// Takes in what has arrived. What comes back ends the stream.
     fn read(&mut self, cx: &mut Context<'_>) -> Result<(), Status> {
+        let read = self.read_all(cx);
+        self.hand_over();
+        read
+    }
+
+    fn read_all(&mut self, cx: &mut Context<'_>) -> Result<(), Status> {
         while !matches!(self.stage, Stage::Opening(_) | Stage::Closed)
             && self.unanswered + self.ready.len() < UNANSWERED_MAX
         {
@@ -129,10 +138,14 @@ impl SessionStream {
             self.handle(id, message.request)
         };
         if let Err(error) = submitted {
-            self.ready.push_back(v1::ServerAnswer { id, answer: Some(Answer::Refused(error.tell())) });
-            if !matches!(self.stage, Stage::Open(_)) {
-                self.stage = Stage::Closed;
-            }
+            self.refuse(id, &error);
+        }
+    }
+
+    fn refuse(&mut self, id: u64, error: &Error) {
+        self.ready.push_back(v1::ServerAnswer { id, answer: Some(Answer::Refused(error.tell())) });
+        if !matches!(self.stage, Stage::Open(_)) {
+            self.stage = Stage::Closed;
         }
     }
 
@@ -149,7 +162,8 @@ impl SessionStream {
             Request::Acquire(request) => {
                 let acquire = convert::acquire(*request, caller)?;
                 let returns = acquire.request.is_some() && acquire.session == caller.session;
-                return self.submit(id, Command::Acquire(acquire), returns);
+                self.submit(id, Command::Acquire(acquire), returns);
+                return Ok(());
             }
             Request::Renew(request) => convert::renew(*request, caller)?,
             Request::Release(request) => convert::release(*request, caller)?,
@@ -168,7 +182,8 @@ impl SessionStream {
                 command
             }
         };
-        self.submit(id, command, false)
+        self.submit(id, command, false);
+        Ok(())
     }
 
     fn open(&mut self, id: u64, request: Request) -> Result<(), Error> {
@@ -187,16 +202,38 @@ impl SessionStream {
             }
             _ => return Err(Error::invalid("request", "the first message must open or resume a session")),
         };
-        self.submit(id, command, false)?;
+        self.submit(id, command, false);
         self.stage = Stage::Opening(caller);
         Ok(())
     }
 
-    fn submit(&mut self, id: u64, command: Command, returns: bool) -> Result<(), Error> {
-        let ticket = self.engine.submit(command, ReplyTo { id, answers: self.reply_to.clone(), returns })?;
-        self.in_flight.insert(id, InFlight { ticket, waiting: false, returns });
+    fn submit(&mut self, id: u64, command: Command, returns: bool) {
+        self.outgoing.push((command, ReplyTo { id, answers: self.reply_to.clone(), returns }));
+        self.in_flight.insert(id, InFlight { ticket: None, waiting: false, returns });
         self.unanswered += 1;
-        Ok(())
+    }
+
+    /// All that was read at once is handed over at once, and shares a commit.
+    fn hand_over(&mut self) {
+        if self.outgoing.is_empty() {
+            return;
+        }
+        let commands = std::mem::take(&mut self.outgoing);
+        let ids: Vec<_> = commands.iter().map(|(_, reply_to)| reply_to.id).collect();
+        for (id, submitted) in ids.into_iter().zip(self.engine.submit_all(commands)) {
+            match submitted {
+                Ok(ticket) => {
+                    if let Some(request) = self.in_flight.get_mut(&id) {
+                        request.ticket = Some(ticket);
+                    }
+                }
+                Err(failure) => {
+                    self.in_flight.remove(&id);
+                    self.unanswered -= 1;
+                    self.refuse(id, &Error::Failed(failure));
+                }
+            }
+        }
     }
 
     /// What the client is told, and what that means for the stream.
@@ -300,17 +337,17 @@ impl Drop for SessionStream {
             return self.detach_once_open();
         }
         self.answers.close();
-        while let Ok(answered) = self.answers.try_recv() {
+        while let Some(answered) = self.answers.try_recv() {
             if let Ok(Reply::Granted(grant)) = &answered.reply
-                && let Some(request) = self.in_flight.get(&answered.id)
-                && !(request.returns && grant.ends_by_itself())
+                && let Some(InFlight { ticket: Some(ticket), returns, .. }) = self.in_flight.get(&answered.id)
+                && !(*returns && grant.ends_by_itself())
             {
-                self.engine.hang_up(request.ticket, Some(grant.token));
+                self.engine.hang_up(*ticket, Some(grant.token));
             }
             self.settle(answered.id, &answered.reply);
         }
-        for request in self.in_flight.values() {
-            self.engine.hang_up(request.ticket, None);
+        for ticket in self.in_flight.values().filter_map(|request| request.ticket) {
+            self.engine.hang_up(ticket, None);
         }
         if let Stage::Open(Open { session, attachment, .. }) = self.stage {
             self.engine.detach(session, attachment);
@@ -321,9 +358,9 @@ impl Drop for SessionStream {
 impl SessionStream {
     /// The engine is about to open a session for somebody who is gone: it must not be attached for ever.
     fn detach_once_open(&mut self) {
-        let (_, closed) = mpsc::unbounded_channel();
+        let (_, closed) = answers::channel();
         let mut answers = std::mem::replace(&mut self.answers, closed);
-        self.reply_to = mpsc::unbounded_channel().0;
+        self.reply_to = answers::channel().0;
         let engine = self.engine.clone();
         spawn(async move {
             if let Some(Answered { reply: Ok(Reply::Session(open)), .. }) = answers.recv().await {

@@ -12,10 +12,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tenure_core::{Command, Holder, Key, Namespace, OpenSession, Refusal, Reply, Ttl};
-use tenure_engine::{Answered, Calls, Engine, Failure, ReplyTo};
+use tenure_engine::{Answered, Calls, Engine, Failure, ReplyTo, answers};
 use tenure_proto::ldlm::LockResponse;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::Connected;
 
@@ -135,7 +135,7 @@ impl Connection {
         unsettled: watch::Receiver<()>,
     ) {
         let Shared { engine, grace, gone, left, .. } = &*self.0;
-        let (answers, mut heard) = mpsc::unbounded_channel();
+        let (answers, mut heard) = answers::channel();
         let (namespace, grace) = (Namespace::default(), *grace);
         let open = OpenSession { namespace, holder, grace, attached: true, outlasts_holds: timed };
         let opened = match engine.submit(Command::OpenSession(open), ReplyTo { id: 0, answers, returns: false }) {
@@ -325,7 +325,7 @@ mod tests {
         ));
 
         // From here on the runtime, and with it the session's task, stands still.
-        let (answers, _heard) = mpsc::unbounded_channel();
+        let (answers, _heard) = answers::channel();
         for _ in 0..LOSSES {
             let reply_to = || ReplyTo { id: 0, answers: answers.clone(), returns: true };
             while engine.submit(Command::Acquire(acquire("short", 1, session)), reply_to()).is_err() {

@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 
 use tenure_core::{Command, Reply, SessionId};
-use tenure_engine::{Answered, Failure, ReplyTo, Ticket};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tenure_engine::{Answered, Failure, ReplyTo, Ticket, answers};
 
 use super::{Happening, Violation, World};
 use crate::model::Heard;
@@ -29,9 +28,9 @@ pub(super) struct Connection {
     to_client: Micros,
 
     // The server's end.
-    answers: UnboundedSender<Answered>,
+    answers: answers::Sender,
     /// None when the server has let go of it.
-    receiver: Option<UnboundedReceiver<Answered>>,
+    receiver: Option<answers::Receiver>,
     in_flight: BTreeMap<u64, InFlight>,
     /// All that it ever had, and whether their caller returns.
     tickets: BTreeMap<u64, bool>,
@@ -62,7 +61,7 @@ enum Stage {
 
 impl Connection {
     pub(super) fn new(client: usize, is_stream: bool, fate: Fate, luck: Random) -> Self {
-        let (answers, receiver) = unbounded_channel();
+        let (answers, receiver) = answers::channel();
         Self {
             client,
             is_stream,
@@ -163,7 +162,7 @@ impl World<'_> {
             return Ok(());
         }
         while let Some(receiver) = &mut self.connections[connection].receiver
-            && let Ok(Answered { id, reply }) = receiver.try_recv()
+            && let Some(Answered { id, reply }) = receiver.try_recv()
         {
             if self.options.sabotage == Some(Sabotage::LosesAnswers) && id % 16 == 0 {
                 continue;
@@ -250,7 +249,7 @@ impl World<'_> {
         receiver.close();
         let mut letters = Vec::new();
         let mut unheard = Vec::new();
-        while let Ok(Answered { id, reply }) = receiver.try_recv() {
+        while let Some(Answered { id, reply }) = receiver.try_recv() {
             if let (Ok(Reply::Granted(grant)), Some(request)) = (&reply, line.in_flight.get(&id))
                 && !(request.returns && grant.ends_by_itself())
             {

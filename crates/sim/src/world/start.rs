@@ -67,7 +67,8 @@ impl World<'_> {
         let (mail, returns) = mpsc::channel();
         let (announce, _) = watch::channel(seq);
         // Whoever must know that the disk failed sees that nothing is committed any more.
-        let committer = Committer::new(Box::new(self.disk.clone()), announce, mail, Box::new(drop));
+        let unreceived = move |returned| mail.send(returned).expect("the process outlives its committer");
+        let committer = Committer::new(Box::new(self.disk.clone()), announce, Box::new(unreceived), Box::new(drop));
         let mut process = Process {
             incarnation: self.incarnation,
             driver: Driver::new(Machine::restored(state, self.limits), Box::new(nonces)),

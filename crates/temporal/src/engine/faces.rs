@@ -6,8 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tenure_core::{Command, Key, Namespace, OpenSession, PoolName, Reply};
-use tenure_engine::{Failure, ReplyTo};
-use tokio::sync::mpsc;
+use tenure_engine::{Failure, ReplyTo, answers};
 
 use super::line::{Face, LINES_MAX, Line};
 use super::post::{Letter, Listener, Post};
@@ -137,7 +136,7 @@ impl Shared {
     /// Makes a session known to a face, and then sends what it asks. Who it is, the first keeper knows.
     pub(super) async fn introduce(self: Arc<Self>, line: Arc<Line>, stranger: Stranger, letter: Letter) {
         let Stranger { namespace, session } = stranger;
-        let (answers, mut answered) = mpsc::unbounded_channel();
+        let (answers, mut answered) = answers::channel();
         let listener = Listener::One { reply_to: ReplyTo { id: 0, answers, returns: false }, carries: false };
         let keep_alive = Command::KeepAlive { namespace: namespace.clone(), session };
         self.tell(&self.keepers[0], keep_alive, None, listener);

@@ -2,8 +2,7 @@ use futures_util::FutureExt;
 use tenure_core::{
     Grant, Holder, Key, Lifetime, Limits, Namespace, PoolName, PoolPath, SessionOpen, Timestamp, Token, Ttl,
 };
-use tenure_engine::Answered;
-use tokio::sync::mpsc::UnboundedReceiver;
+use tenure_engine::answers;
 
 use super::super::Options;
 use super::*;
@@ -29,8 +28,8 @@ fn options() -> Options {
 }
 
 /// A caller who asks for something, and what it hears.
-fn ask(post: &mut Post, ticket: u64) -> UnboundedReceiver<Answered> {
-    let (answers, heard) = mpsc::unbounded_channel();
+fn ask(post: &mut Post, ticket: u64) -> answers::Receiver {
+    let (answers, heard) = answers::channel();
     let listener = Listener::One { reply_to: ReplyTo { id: ticket, answers, returns: false }, carries: false };
     post.depth.fetch_add(1, Ordering::AcqRel);
     post.take(Letter::Command { ticket, command: Box::new(Command::Expire), nonce: None, listener });
@@ -85,7 +84,7 @@ fn take_backs(post: &Post) -> Vec<Token> {
 async fn a_session_that_one_keeper_refuses_is_attached_nowhere() {
     let (lines, mut letters): (Vec<_>, Vec<_>) = (0..2).map(|index| Line::new(index, "keeper".into())).unzip();
     let shared = Shared::new(Arc::new(Link::to_nobody().await), options(), lines.into_iter().map(Arc::new).collect());
-    let (answers, mut heard) = mpsc::unbounded_channel();
+    let (answers, mut heard) = answers::channel();
     let gather = Gather::new(ReplyTo { id: 1, answers, returns: false }, 0..2, true);
     let open = SessionOpen {
         id: SessionId(3),
@@ -121,7 +120,7 @@ async fn a_server_that_the_keeper_forgot_begins_again_once_and_is_heard_from_the
     let mut asks_anew = ask(&mut post, 3);
     let mail = next(&mut post, Lane::Mail);
     post.hear(news, Ok(Answer::Unknown));
-    assert!(asks_anew.try_recv().is_err(), "it is under way, and nobody knows otherwise");
+    assert!(asks_anew.try_recv().is_none(), "it is under way, and nobody knows otherwise");
     post.hear(mail, said(1, vec![(3, Reply::Done)]));
     assert_eq!(asks_anew.try_recv().unwrap().reply, Ok(Reply::Done));
 }
