@@ -41,6 +41,8 @@ pub struct Scale {
     /// Connections that flood, and how many requests each has.
     pub flooders: usize,
     pub flood_each: usize,
+    /// How many commands the flooded server lets wait: less than those who flood have at once.
+    pub mailbox: &'static str,
     pub silent: usize,
     pub huge: usize,
     /// For how long holds that are to expire are taken, and sessions that are to run out are opened.
@@ -57,6 +59,7 @@ impl Scale {
         unread_bytes: 256 * 1024 * 1024,
         flooders: 64,
         flood_each: 20_000,
+        mailbox: "65536",
         silent: 5_000,
         huge: 64,
         lapse: Duration::from_secs(45),
@@ -71,6 +74,7 @@ impl Scale {
         unread_bytes: 48 * 1024 * 1024,
         flooders: 8,
         flood_each: 5_000,
+        mailbox: "2000",
         silent: 0,
         huge: 8,
         lapse: Duration::from_secs(5),
@@ -175,6 +179,7 @@ async fn case(program: &Path, scale: Scale, name: &'static str) -> Outcome<Row> 
         "waiters" => &["--waiters-per-pool-max", &waiters_max],
         "sessions" => &["--sessions-max", &sessions_max],
         "unread" => &["--keepalive-interval", scale.keepalive.0, "--keepalive-timeout", scale.keepalive.1],
+        "flood" => &["--mailbox-max", scale.mailbox],
         _ => &[],
     };
     let server = Server::start(program, options).await?;

@@ -418,7 +418,7 @@ mod tests {
                     }
                     heard
                 },
-                async { drop(reading.read_exact(&mut answers).await.unwrap()) }
+                async { assert_eq!(reading.read_exact(&mut answers).await.unwrap(), unread) }
             );
             heard + heard_rest
         };

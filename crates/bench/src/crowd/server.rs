@@ -50,7 +50,7 @@ impl Server {
         while let Some(line) = lines.next_line().await? {
             match line.split_once(' ') {
                 Some(("grpc", address)) => grpc = Some(address.trim().to_owned()),
-                Some(("http", address)) => http = Some(address.trim().to_owned()),
+                Some(("http", address)) => http = Some(address.trim().trim_start_matches("http://").to_owned()),
                 _ => {}
             }
             if let (Some(grpc), Some(http)) = (&grpc, &http) {
