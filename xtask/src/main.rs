@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask test`, `tools`, `sim`, `fencing`, `fuzz`, `fix`, `bench`. Only the standard
+//! The project's own commands: `cargo xtask test`, `tools`, `sim`, `fencing`, `fuzz`, `fix`, `bench`, `load`. Only the standard
 //! library, so that it builds in a second.
 
 mod tools;
@@ -19,6 +19,7 @@ Commands:
   fix               Format, and apply what clippy can fix
   bench [NAME…]     Measure the server beside its peers; `cargo xtask bench --help` has the options
   bench rules       Measure the rules alone: a release-and-grant with many waiting, the memory of a million holds
+  load [NAME…]      Load the server with crowds and bad guests, check what it does, and print a table; --small is quick
   bench --temporal  Measure pools in Temporal beside one that is asked by signals; needs what `tools` makes
 ";
 
@@ -55,6 +56,8 @@ fn main() -> ExitCode {
         Some("fix") => fix(),
         Some("sim") => sim(&arguments.collect::<Vec<_>>()),
         Some("bench") => bench(&arguments.collect::<Vec<_>>()),
+        // The same program, which knows the word.
+        Some("load") => bench(&std::iter::once("load".to_owned()).chain(arguments).collect::<Vec<_>>()),
         Some("--help" | "-h" | "help") => {
             print!("{HELP}");
             Ok(())

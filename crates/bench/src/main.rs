@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Parser;
+use tenure_bench::crowd;
 
 use crate::load::Shape;
 use crate::report::{Ratio, Workload};
@@ -89,6 +90,9 @@ const RATIOS: [Ratio; 10] = [
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
+    if std::env::args().nth(1).is_some_and(|first| first == "load") {
+        return crowd::main(crowd::Arguments::parse_from(std::env::args().skip(1))).await;
+    }
     let arguments = Arguments::parse();
     let span = Duration::from_secs_f64(arguments.seconds);
     if arguments.temporal {

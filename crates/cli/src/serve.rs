@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgMatches, Args as _, Command, FromArgMatches, ValueEnum};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use tenure_core::{Limits, Ttl};
 use tenure_engine::{Durability, Retention};
 use tenure_server::{Config, Disk, LdlmConfig, Server, Storage};
@@ -233,6 +234,7 @@ pub(crate) fn run(args: Args) -> Result<(), Exit> {
     }
     let (storage, config) = (options.storage(), options.config()?);
     security::warn_if_open(&config);
+    raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers())
         .enable_all()
@@ -279,6 +281,16 @@ pub(crate) fn run(args: Args) -> Result<(), Exit> {
         tracing::info!("stopped");
         Ok(())
     })
+}
+
+/// Each connection is an open file. What a process is given is often 1,024, for the sake of programs that could not count
+/// further; what it may take is much more.
+fn raise_file_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%error, "the limit of open files, and so of connections, stays as it is");
+    }
 }
 
 /// One core is left to the engine, through which everything goes: shared with the front ends it hands over a third

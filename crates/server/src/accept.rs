@@ -6,7 +6,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -29,6 +29,10 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// What a connection must say before it is known to speak HTTP: as much as HTTP/2 begins with. Until then HTTP has no limit
 /// of its own to how long it listens.
 const FIRST_WORDS_BYTES: usize = 24;
+/// What is still read of a connection that does not take its answers. HTTP/2 would go on for ever, and keep every answer:
+/// neither the headers nor the number of calls is bounded by its windows. Something must be read, because a client may be able
+/// to read only once it has been rid of what it is saying.
+const READ_WHILE_UNREAD_MAX: usize = 64 * 1024;
 /// Connections that are ready to be served; beyond it they wait in the system's own queue.
 const READY_MAX: usize = 64;
 /// How a TLS client begins; a letter is how an HTTP client does.
@@ -45,7 +49,11 @@ pub(crate) fn incoming(listener: TcpListener, config: &Config, face: Face) -> Re
 
 async fn accept(listener: TcpListener, config: Config, face: Face, ready: mpsc::Sender<Socket>) {
     let keepalive = TcpKeepalive::new().with_time(config.keepalive_interval).with_interval(config.keepalive_timeout);
-    let patience = config.opening_timeout;
+    let patience = Patience {
+        opening: config.opening_timeout,
+        // As long as for one that says nothing.
+        reading: config.keepalive_interval + config.keepalive_timeout,
+    };
     loop {
         let accepted = tokio::select! {
             () = ready.closed() => return,
@@ -71,7 +79,7 @@ async fn accept(listener: TcpListener, config: Config, face: Face, ready: mpsc::
                 tokio::spawn(async move {
                     tokio::select! {
                         () = ready.closed() => {}
-                        shaken = tokio::time::timeout(patience, handshake(socket, &tls, face)) => {
+                        shaken = tokio::time::timeout(patience.opening, handshake(socket, &tls, face)) => {
                             let shaken = shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
                             let socket = shaken.map(|stream| Socket::new(stream, face, patience));
                             hand_over(socket, peer, &ready).await;
@@ -115,11 +123,20 @@ async fn hand_over(shaken: io::Result<Socket>, peer: SocketAddr, ready: &mpsc::S
     }
 }
 
-/// A connection. Reading from one that has not said its first words in time fails, which makes HTTP hang up.
+/// How long a connection has for what must come to an end.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    opening: Duration,
+    reading: Duration,
+}
+
+/// A connection. Reading from one that has not said its first words in time fails, and so does writing to one that has not read
+/// anything for long, which makes HTTP hang up.
 #[derive(Debug)]
 pub(crate) struct Socket {
     stream: Stream,
     opening: Option<Opening>,
+    unread: Unread,
 }
 
 /// Whichever way it is spoken on.
@@ -137,18 +154,90 @@ struct Opening {
     end: Pin<Box<Sleep>>,
 }
 
+/// Whether the peer reads its answers.
+#[derive(Debug)]
+struct Unread {
+    patience: Duration,
+    /// Since nothing can be written: until when it must be possible again.
+    end: Option<Pin<Box<Sleep>>>,
+    /// What was read meanwhile, less what was written since.
+    read: usize,
+    /// Who wanted to read, and was not let.
+    reader: Option<Waker>,
+}
+
+impl Unread {
+    fn new(patience: Duration) -> Self {
+        Self { patience, end: None, read: 0, reader: None }
+    }
+
+    fn may_read(&mut self, context: &Context<'_>) -> bool {
+        let may = self.end.is_none() || self.read < READ_WHILE_UNREAD_MAX;
+        if !may {
+            self.reader = Some(context.waker().clone());
+        }
+        may
+    }
+
+    fn has_read(&mut self, bytes: usize) {
+        if self.end.is_some() {
+            self.read += bytes;
+        }
+    }
+
+    /// Not at once as if nothing had been: one that reads a little now and then must not get ever more of what it asks for kept.
+    fn has_written(&mut self, bytes: usize) {
+        self.end = None;
+        self.read = self.read.saturating_sub(bytes);
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+
+    /// Whether it has been so for too long.
+    fn cannot_write(&mut self, context: &mut Context<'_>) -> bool {
+        let end = self.end.get_or_insert_with(|| Box::pin(tokio::time::sleep(self.patience)));
+        end.as_mut().poll(context).is_ready()
+    }
+}
+
 impl Socket {
-    fn new(stream: Stream, face: Face, patience: Duration) -> Self {
-        let end = Box::pin(tokio::time::sleep(patience));
-        Self { stream, opening: Some(Opening { face, unsaid: FIRST_WORDS_BYTES, end }) }
+    fn new(stream: Stream, face: Face, patience: Patience) -> Self {
+        let end = Box::pin(tokio::time::sleep(patience.opening));
+        let opening = Some(Opening { face, unsaid: FIRST_WORDS_BYTES, end });
+        Self { stream, opening, unread: Unread::new(patience.reading) }
+    }
+
+    fn tcp(&self) -> &TcpStream {
+        match &self.stream {
+            Stream::Plain(socket) => socket,
+            Stream::Tls(stream) => stream.get_ref().0,
+        }
+    }
+
+    /// Passes on what came of writing, unless the peer has not let anything be written for too long.
+    fn written(&mut self, polled: Poll<io::Result<usize>>, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        match &polled {
+            Poll::Ready(Ok(bytes)) => self.unread.has_written(*bytes),
+            Poll::Ready(Err(_)) => {}
+            Poll::Pending if self.unread.cannot_write(context) => {
+                let (socket, patience) = (self.tcp(), self.unread.patience);
+                let peer = socket.peer_addr().ok();
+                tracing::info!(?peer, ?patience, "a connection is closed because its answers are not read");
+                // What is on its way is thrown away: the system would keep it for one who does not read for very long.
+                if let Err(error) = SockRef::from(socket).set_linger(Some(Duration::ZERO)) {
+                    tracing::debug!(%error, "what was not read may be kept for a while");
+                }
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "it does not read its answers")));
+            }
+            Poll::Pending => {}
+        }
+        polled
     }
 
     /// Whether the peer has hung up, as far as the system knows by now. What it said before that may not have been read.
     pub(crate) fn has_hung_up(&self) -> bool {
-        let socket = match &self.stream {
-            Stream::Plain(socket) => socket,
-            Stream::Tls(stream) => stream.get_ref().0,
-        };
+        let socket = self.tcp();
         // A reset is told in any case.
         let mut fds = [PollFd::new(socket, PollFlags::RDHUP)];
         poll(&mut fds, Some(&Timespec::default())).is_ok() && !fds[0].revents().is_empty()
@@ -182,12 +271,17 @@ impl Connected for Socket {
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let socket = self.get_mut();
+        if !socket.unread.may_read(context) {
+            return Poll::Pending;
+        }
         let before = buffer.filled().len();
         let polled = match &mut socket.stream {
             Stream::Plain(socket) => Pin::new(socket).poll_read(context, buffer),
             Stream::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
         };
-        socket.has_said(buffer.filled().len() - before);
+        let read = buffer.filled().len() - before;
+        socket.has_said(read);
+        socket.unread.has_read(read);
         match &mut socket.opening {
             Some(opening) if polled.is_pending() => {
                 ready!(opening.end.as_mut().poll(context));
@@ -202,16 +296,23 @@ impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let socket = self.get_mut();
         socket.is_answered();
-        match &mut socket.stream {
+        let polled = match &mut socket.stream {
             Stream::Plain(socket) => Pin::new(socket).poll_write(context, bytes),
             Stream::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
-        }
+        };
+        socket.written(polled, context)
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().stream {
+        let socket = self.get_mut();
+        let polled = match &mut socket.stream {
             Stream::Plain(socket) => Pin::new(socket).poll_flush(context),
             Stream::Tls(stream) => Pin::new(stream).poll_flush(context),
+        };
+        // Over TLS there may be something left to write.
+        match &socket.stream {
+            Stream::Plain(_) => polled,
+            Stream::Tls(_) => socket.written(polled.map_ok(|()| 0), context).map_ok(drop),
         }
     }
 
@@ -229,10 +330,11 @@ impl AsyncWrite for Socket {
     ) -> Poll<io::Result<usize>> {
         let socket = self.get_mut();
         socket.is_answered();
-        match &mut socket.stream {
+        let polled = match &mut socket.stream {
             Stream::Plain(socket) => Pin::new(socket).poll_write_vectored(context, slices),
             Stream::Tls(stream) => Pin::new(stream).poll_write_vectored(context, slices),
-        }
+        };
+        socket.written(polled, context)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -240,5 +342,90 @@ impl AsyncWrite for Socket {
             Stream::Plain(socket) => socket.is_write_vectored(),
             Stream::Tls(stream) => stream.is_write_vectored(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    /// More than the system keeps for a connection.
+    const MUCH: usize = 64 * 1024 * 1024;
+
+    async fn pair() -> (Socket, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let patience = Patience { opening: Duration::from_secs(600), reading: Duration::from_secs(600) };
+        (Socket::new(Stream::Plain(stream), Face::Grpc, patience), peer)
+    }
+
+    /// Writes until no more can be written, and gives how much that was.
+    async fn fill(socket: &mut Socket) -> usize {
+        let (bytes, mut written) = (vec![0; 64 * 1024], 0);
+        poll_fn(|context| {
+            while let Poll::Ready(count) = Pin::new(&mut *socket).poll_write(context, &bytes) {
+                written += count.unwrap();
+                assert!(written < MUCH, "the system takes everything");
+            }
+            Poll::Ready(())
+        })
+        .await;
+        written
+    }
+
+    #[tokio::test]
+    async fn who_does_not_read_is_not_listened_to_until_it_does() {
+        let (mut socket, mut peer) = pair().await;
+        let unread = fill(&mut socket).await;
+        let (mut reading, mut writing) = peer.split();
+        let said = 4 * READ_WHILE_UNREAD_MAX;
+        let saying = async {
+            writing.write_all(&vec![1; said]).await.unwrap();
+            // So that all of it is there to be heard.
+            std::future::pending::<()>().await;
+        };
+        let mut heard = 0;
+        let mut some = [0; 4_096];
+        let hearing = async {
+            while heard < READ_WHILE_UNREAD_MAX {
+                heard += socket.read(&mut some).await.unwrap();
+            }
+            let more = poll_fn(|context| {
+                let mut buffer = ReadBuf::new(&mut some);
+                Poll::Ready(Pin::new(&mut socket).poll_read(context, &mut buffer))
+            });
+            assert!(more.await.is_pending(), "it is listened to though it does not read");
+            // It reads, so something can be written, and so it is listened to again.
+            let mut answers = vec![0; unread];
+            let (heard_rest, ()) = tokio::join!(
+                async {
+                    let mut heard = 0;
+                    while heard < said - READ_WHILE_UNREAD_MAX - some.len() {
+                        // Both in one task, as HTTP does it.
+                        heard += poll_fn(|context| {
+                            let mut buffer = ReadBuf::new(&mut some);
+                            let read = Pin::new(&mut socket).poll_read(context, &mut buffer);
+                            let _ = Pin::new(&mut socket).poll_write(context, b"and more");
+                            read.map(|read| read.map(|()| buffer.filled().len()))
+                        })
+                        .await
+                        .unwrap();
+                    }
+                    heard
+                },
+                async { assert_eq!(reading.read_exact(&mut answers).await.unwrap(), unread) }
+            );
+            heard + heard_rest
+        };
+        let heard = tokio::select! {
+            () = saying => unreachable!("it goes on"),
+            heard = tokio::time::timeout(Duration::from_secs(20), hearing) => heard.expect("it came in time"),
+        };
+        assert!(heard >= said - some.len());
     }
 }

@@ -18,4 +18,5 @@ mod secure;
 mod silent;
 mod stream;
 mod talk;
+mod unread;
 mod watch;

@@ -1,0 +1,111 @@
+//! HTTP by hand, for clients that no library would let one be: they speak as fast as they can, and never read.
+
+use std::io::{ErrorKind, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use socket2::{Domain, Socket, Type};
+
+use super::{Outcome, PATIENCE};
+
+const HEADERS: u8 = 1;
+const DATA: u8 = 0;
+const SETTINGS: u8 = 4;
+const END_HEADERS: u8 = 4;
+const END_STREAM: u8 = 1;
+
+/// How HTTP/2 begins, and a client that would take any amount on each stream.
+pub(crate) fn opening() -> Vec<u8> {
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    let window = [&4_u16.to_be_bytes()[..], &0x7fff_ffff_u32.to_be_bytes()].concat();
+    frame(&mut bytes, SETTINGS, 0, 0, &window);
+    bytes
+}
+
+/// A call of gRPC begins.
+pub(crate) fn call(bytes: &mut Vec<u8>, stream: u32, method: &str) {
+    // `:method: POST` and `:scheme: http` are in HPACK's table; the rest is spelled out.
+    let mut block = vec![0x83, 0x86];
+    let path = format!("/tenure.v1.Tenure/{method}");
+    for (name, value) in
+        [(":path", path.as_str()), (":authority", "x"), ("content-type", "application/grpc"), ("te", "trailers")]
+    {
+        block.extend([0, name.len() as u8]);
+        block.extend(name.as_bytes());
+        block.push(value.len() as u8);
+        block.extend(value.as_bytes());
+    }
+    frame(bytes, HEADERS, END_HEADERS, stream, &block);
+}
+
+/// A message of a call, which may be its last.
+pub(crate) fn message(bytes: &mut Vec<u8>, stream: u32, message: &impl prost::Message, is_last: bool) {
+    let mut data = vec![0];
+    data.extend((message.encoded_len() as u32).to_be_bytes());
+    data.extend(message.encode_to_vec());
+    frame(bytes, DATA, if is_last { END_STREAM } else { 0 }, stream, &data);
+}
+
+fn frame(bytes: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+    bytes.extend(&(payload.len() as u32).to_be_bytes()[1..]);
+    bytes.extend([kind, flags]);
+    bytes.extend(stream.to_be_bytes());
+    bytes.extend(payload);
+}
+
+/// What became of one that speaks and never reads.
+#[derive(Debug)]
+pub(crate) struct Spoken {
+    /// How much the server, or the system for it, has taken.
+    pub(crate) bytes: usize,
+    pub(crate) was_hung_up_on: bool,
+}
+
+/// Says all that there is to say, as far as it is taken, and waits to be hung up on. On a thread of its own.
+pub(crate) fn speak(address: &str, mut words: impl FnMut() -> Option<Vec<u8>>) -> Outcome<Spoken> {
+    // What is not read is not to lie about in the system either.
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.set_recv_buffer_size(4_096)?;
+    socket.connect(&address.parse::<std::net::SocketAddr>()?.into())?;
+    let mut socket = TcpStream::from(socket);
+    socket.set_write_timeout(Some(PATIENCE))?;
+    let mut bytes = 0;
+    while let Some(some) = words() {
+        let mut rest = &some[..];
+        while !rest.is_empty() {
+            match socket.write(rest) {
+                Ok(count) => {
+                    bytes += count;
+                    rest = &rest[count..];
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    return Ok(Spoken { bytes, was_hung_up_on: false });
+                }
+                Err(_) => return Ok(Spoken { bytes, was_hung_up_on: true }),
+            }
+        }
+    }
+    Ok(Spoken { bytes, was_hung_up_on: is_hung_up_on(&socket)? })
+}
+
+/// Waits for it. The end of the answers says it, but they are not to be read; the system knows.
+fn is_hung_up_on(socket: &TcpStream) -> Outcome<bool> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut fds = [PollFd::new(socket, PollFlags::RDHUP)];
+    let patience = Timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
+    Ok(poll(&mut fds, Some(&patience))? > 0)
+}
+
+/// Says this and no more, reads until it is hung up on, and gives what it heard.
+pub(crate) fn say_once(address: &str, words: &[u8], patience: Duration) -> Outcome<Vec<u8>> {
+    use std::io::Read;
+    let mut socket = TcpStream::connect(address)?;
+    socket.set_read_timeout(Some(patience))?;
+    // It may be refused before all is said.
+    let _ = socket.write_all(words);
+    let mut heard = Vec::new();
+    // And reset, because of what was not read.
+    let _ = socket.read_to_end(&mut heard);
+    Ok(heard)
+}

@@ -1,0 +1,134 @@
+//! Clients that never read what they are answered, in every way that there is to be answered.
+
+use tenure_proto::v1::{
+    AcquireRequest, ClientMessage, ClientRequest, OpenSessionRequest, Ping, ReleaseRequest, WatchRequest,
+    client_request::Request,
+};
+
+use super::asking::Line;
+use super::raw::{self, Spoken};
+use super::server::Server;
+use super::{Outcome, Scale, Told};
+
+/// What all of them together may make the server grow by, in KiB.
+const GROWTH_MAX: u64 = 160 * 1024;
+/// More than the system keeps for both ends of a connection and the server reads ahead; less than any of them has to say.
+const TAKEN_MAX: usize = 40 * 1024 * 1024;
+/// Of a stream of HTTP/2: what a client may send on it that has not heard of more.
+const WINDOW: usize = 60 * 1024;
+/// What watchers are to be told: more than the system would keep for one that does not read.
+const HISTORY: usize = 20_000;
+/// How the server's log begins to tell why.
+const REASON: &str = "a connection is closed because its answers are not read";
+
+pub(crate) async fn run(server: &Server, scale: Scale) -> Outcome<Told> {
+    let mut told = Told { growth_max: GROWTH_MAX, ..Told::default() };
+    make_history(server).await?;
+    let (grpc, http, most) = (&server.grpc, &server.http, scale.unread_bytes);
+    let speakers: [(&str, Speaker); 6] = [
+        ("calls", speaker(grpc, calls(most))),
+        ("calls on the HTTP port", speaker(http, calls(most))),
+        ("sessions' streams", speaker(grpc, streams(most))),
+        ("requests of HTTP/1.1", speaker(http, requests(most))),
+        ("a watch over gRPC", speaker(grpc, once(watch()))),
+        (
+            "a watch as server-sent events",
+            speaker(http, once(b"GET /api/v1/watch?after=0 HTTP/1.1\r\nhost: x\r\n\r\n".to_vec())),
+        ),
+    ];
+    let names: Vec<_> = speakers.iter().map(|(name, _)| *name).collect();
+    told.asked = format!("one of each, and none reads: {}", names.join(", "));
+    for (name, speaker) in speakers {
+        let Spoken { bytes, was_hung_up_on } = speaker.await??;
+        told.check(format!("{name}: not all was listened to ({} MiB were)", bytes >> 20), bytes < TAKEN_MAX);
+        told.check(format!("{name}: hung up on"), was_hung_up_on);
+        if was_hung_up_on {
+            told.refused("hung up on");
+        }
+    }
+    told.check("the log says why", server.log()?.contains(REASON));
+    Ok(told)
+}
+
+type Speaker = tokio::task::JoinHandle<Outcome<Spoken>>;
+
+fn speaker(address: &str, words: impl FnMut() -> Option<Vec<u8>> + Send + 'static) -> Speaker {
+    let address = address.to_owned();
+    tokio::task::spawn_blocking(move || raw::speak(&address, words))
+}
+
+fn once(words: Vec<u8>) -> impl FnMut() -> Option<Vec<u8>> {
+    let mut words = Some(words);
+    move || words.take()
+}
+
+/// Calls that are refused at once, a stream of HTTP/2 each.
+fn calls(most: usize) -> impl FnMut() -> Option<Vec<u8>> {
+    let (mut stream, mut said) = (1, 0);
+    move || {
+        let mut bytes = if stream == 1 { raw::opening() } else { Vec::new() };
+        for _ in 0..200 {
+            raw::call(&mut bytes, stream, "Release");
+            raw::message(&mut bytes, stream, &ReleaseRequest { key: "nobody's".into(), ..Default::default() }, true);
+            stream += 2;
+        }
+        said += bytes.len();
+        (said < most).then_some(bytes)
+    }
+}
+
+/// Streams of sessions, one beside the other, each full of pings.
+fn streams(most: usize) -> impl FnMut() -> Option<Vec<u8>> {
+    let (mut stream, mut said) = (1, 0);
+    move || {
+        let mut bytes = if stream == 1 { raw::opening() } else { Vec::new() };
+        raw::call(&mut bytes, stream, "Session");
+        let begin = bytes.len();
+        let open = OpenSessionRequest { holder: "deaf".into(), grace_ms: Some(1_000), ..Default::default() };
+        let open = ClientRequest { id: 0, request: Some(Request::Open(Box::new(open))) };
+        raw::message(&mut bytes, stream, &ClientMessage { requests: vec![open] }, false);
+        let ping = |id| ClientRequest { id, request: Some(Request::Ping(Ping {})) };
+        let pings = ClientMessage { requests: (1..=1_000).map(ping).collect() };
+        while bytes.len() - begin < WINDOW - 16 * 1024 {
+            raw::message(&mut bytes, stream, &pings, false);
+        }
+        stream += 2;
+        said += bytes.len();
+        (said < most).then_some(bytes)
+    }
+}
+
+fn requests(most: usize) -> impl FnMut() -> Option<Vec<u8>> {
+    let mut said = 0;
+    move || {
+        let bytes = b"GET /api/v1/pools HTTP/1.1\r\nhost: x\r\n\r\n".repeat(500);
+        said += bytes.len();
+        (said < most).then_some(bytes)
+    }
+}
+
+fn watch() -> Vec<u8> {
+    let mut bytes = raw::opening();
+    raw::call(&mut bytes, 1, "Watch");
+    raw::message(&mut bytes, 1, &WatchRequest { after: Some(0), ..Default::default() }, true);
+    bytes
+}
+
+async fn make_history(server: &Server) -> Outcome<()> {
+    let mut line = Line::open(&server.grpc, "history").await?;
+    for begin in (0..HISTORY).step_by(1_000) {
+        let request = |number| {
+            let acquire = AcquireRequest { pool: format!("history-{number}"), ttl_ms: Some(1), ..Default::default() };
+            (number as u64 + 1, Request::Acquire(Box::new(acquire)))
+        };
+        line.say((begin..begin + 1_000).map(request).collect())?;
+        let mut answered = 0;
+        while answered < 1_000 {
+            let (id, _) = line.hear().await?;
+            // What is lost is told under the session's own id.
+            answered += usize::from(id != 0);
+        }
+    }
+    line.end().await?;
+    Ok(())
+}
