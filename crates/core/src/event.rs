@@ -3,6 +3,7 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use crate::command::{Condition, PoolSpec};
 use crate::names::*;
@@ -41,6 +42,8 @@ pub enum Event {
         /// When it was granted.
         since: Timestamp,
         how: HoldEnd,
+        /// The further pools of a set, of which it had something that ended with it.
+        also: Box<[PoolPath]>,
     },
     WaitEnded {
         id: WaiterId,
@@ -49,6 +52,8 @@ pub enum Event {
         /// When it came.
         since: Timestamp,
         how: WaitEnd,
+        /// The further pools of a set.
+        also: Box<[PoolPath]>,
     },
     /// The session lost its connection: the waiter is passed over, but keeps its place.
     WaiterAway {
@@ -195,6 +200,29 @@ impl Event {
             | Self::SessionEnded { .. }
             | Self::Restarted => None,
         }
+    }
+
+    /// The pools that it concerns: several, if it is about a set.
+    pub fn pools(&self) -> Vec<&PoolPath> {
+        let mut pools: Vec<_> = self.pool().into_iter().collect();
+        match self {
+            Self::Queued { waiter, .. } => pools.extend(waiter.also.iter().map(|part| &part.pool)),
+            Self::Granted { hold, .. } => pools.extend(hold.parts().skip(1).map(|(pool, _)| pool)),
+            Self::Ended { also, .. } | Self::WaitEnded { also, .. } => pools.extend(also),
+            _ => {}
+        }
+        pools
+    }
+
+    /// Whether it concerns this pool.
+    pub fn concerns(&self, pool: &PoolPath) -> bool {
+        self.pool() == Some(pool)
+            || match self {
+                Self::Queued { waiter, .. } => waiter.also.iter().any(|part| part.pool == *pool),
+                Self::Granted { hold, .. } => hold.parts().any(|(part, _)| part == pool),
+                Self::Ended { also, .. } | Self::WaitEnded { also, .. } => also.contains(pool),
+                _ => false,
+            }
     }
 
     /// Whom it happened to.

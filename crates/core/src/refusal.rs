@@ -117,6 +117,8 @@ pub struct NoRoom {
     pub position: usize,
     /// Free units that are spoken for by waiters, or out of service, explain a refusal beside free ones.
     pub free: u32,
+    /// Of a set: the same for further pools that have no room.
+    pub also: Vec<NoRoom>,
 }
 
 /// Whether the same request may succeed if it is made again.
@@ -237,8 +239,14 @@ impl fmt::Display for Refusal {
                 Condition::Drained(Some(note)) => write!(f, "pool `{}` is drained: {note}", pool.name()),
                 Condition::Drained(None) | Condition::InService => write!(f, "pool `{}` is drained", pool.name()),
             },
-            Self::Busy(room) => write!(f, "pool `{}` has no room: {room}", room.pool.name()),
-            Self::TimedOut(room) => write!(f, "pool `{}` had no room in time: {room}", room.pool.name()),
+            Self::Busy(room) => {
+                write!(f, "pool `{}` has no room: {room}", room.pool.name())?;
+                room.also.iter().try_for_each(|room| write!(f, "; nor has pool `{}`: {room}", room.pool.name()))
+            }
+            Self::TimedOut(room) => {
+                write!(f, "pool `{}` had no room in time: {room}", room.pool.name())?;
+                room.also.iter().try_for_each(|room| write!(f, "; nor had pool `{}`: {room}", room.pool.name()))
+            }
             Self::Withdrawn { request: Some(request) } => write!(f, "request `{request}` was withdrawn"),
             Self::Withdrawn { request: None } => write!(f, "the request was withdrawn"),
             Self::NotHeld => write!(f, "no hold has this key: it never was, or it has ended"),
