@@ -95,9 +95,9 @@ pub struct Acquire {
     pub request: Option<RequestId>,
     /// What is wanted of further pools: all of it is granted together, or none of it. See [`Part::parse_all`].
     pub also: Box<[Part]>,
-    /// Others work under the same holder id at the same time, so that what it holds may be released while this waits: it
-    /// is part of no deadlock.
-    pub shared: bool,
+    /// While this waits its holder, whoever else has that id, lets go of nothing it holds. Only such waits can be part of a
+    /// deadlock, and are refused if they would be.
+    pub holds_on: bool,
 }
 
 impl Acquire {
@@ -121,8 +121,7 @@ impl Part {
     /// The parts that an acquire may have beside its first pool: each of another pool of the same namespace.
     pub fn parse_all(first: &PoolPath, parts: Vec<Self>) -> Result<Box<[Self]>, Invalid> {
         if parts.len() >= SET_POOLS_MAX {
-            let why = format!("makes {} pools at once; the most is {SET_POOLS_MAX}", parts.len() + 1);
-            return Err(Invalid::new("also", why));
+            return Err(Invalid::new("also", format!("makes more than {SET_POOLS_MAX} pools at once")));
         }
         for (at, part) in parts.iter().enumerate() {
             if part.pool.namespace() != first.namespace() {

@@ -3,7 +3,6 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use crate::command::{Condition, PoolSpec};
 use crate::names::*;
@@ -203,26 +202,16 @@ impl Event {
     }
 
     /// The pools that it concerns: several, if it is about a set.
-    pub fn pools(&self) -> Vec<&PoolPath> {
-        let mut pools: Vec<_> = self.pool().into_iter().collect();
-        match self {
-            Self::Queued { waiter, .. } => pools.extend(waiter.also.iter().map(|part| &part.pool)),
-            Self::Granted { hold, .. } => pools.extend(hold.parts().skip(1).map(|(pool, _)| pool)),
-            Self::Ended { also, .. } | Self::WaitEnded { also, .. } => pools.extend(also),
-            _ => {}
-        }
-        pools
-    }
-
-    /// Whether it concerns this pool.
-    pub fn concerns(&self, pool: &PoolPath) -> bool {
-        self.pool() == Some(pool)
-            || match self {
-                Self::Queued { waiter, .. } => waiter.also.iter().any(|part| part.pool == *pool),
-                Self::Granted { hold, .. } => hold.parts().any(|(part, _)| part == pool),
-                Self::Ended { also, .. } | Self::WaitEnded { also, .. } => also.contains(pool),
-                _ => false,
-            }
+    pub fn pools(&self) -> impl Iterator<Item = &PoolPath> {
+        let (waited, held, ended) = match self {
+            Self::Queued { waiter, .. } => (&waiter.also[..], &[][..], &[][..]),
+            Self::Granted { hold, .. } => (&[][..], &hold.also[..], &[][..]),
+            Self::Ended { also, .. } | Self::WaitEnded { also, .. } => (&[][..], &[][..], &also[..]),
+            _ => Default::default(),
+        };
+        // A place in a rate window has an event of its own.
+        let held = held.iter().filter(|part| part.until.is_none()).map(|part| &part.pool);
+        self.pool().into_iter().chain(waited.iter().map(|part| &part.pool)).chain(held).chain(ended)
     }
 
     /// Whom it happened to.

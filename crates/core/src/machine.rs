@@ -259,7 +259,7 @@ impl Step<'_> {
         let (pool, holder) = (waiter.pool.clone(), waiter.holder.id.clone());
         let also: Box<[_]> = waiter.also.iter().map(|part| part.pool.clone()).collect();
         if !self.state().pools[&pool].queue.is_away(waiter.place(id)) {
-            self.others_unserved(&also);
+            self.set_unserved(&pool, &also);
             self.emit(Event::WaiterAway { id, pool: pool.clone(), holder });
         }
         pool
@@ -294,7 +294,7 @@ impl Step<'_> {
         {
             self.lost.push((id, HoldLost { token, how: how.clone() }));
         }
-        self.others_unserved(&also);
+        self.set_unserved(&pool, &also);
         self.emit(Event::Ended { token, pool: pool.clone(), holder, session, since, how, also });
         pool
     }
@@ -311,7 +311,7 @@ impl Step<'_> {
         let also: Box<[_]> = waiter.also.iter().map(|part| part.pool.clone()).collect();
         let refusal = self.why_not(id, waiter, how);
         self.settled.push((id, Reply::Refused(Box::new(refusal))));
-        self.others_unserved(&also);
+        self.set_unserved(&pool, &also);
         self.emit(Event::WaitEnded { id, pool: pool.clone(), holder, since, how, also });
         pool
     }

@@ -63,8 +63,8 @@ pub struct Waiter {
     pub request: Option<RequestId>,
     /// What it wants of further pools, if it is a set.
     pub also: Box<[WaitedPart]>,
-    /// See [`crate::Acquire::shared`].
-    pub shared: bool,
+    /// See [`crate::Acquire::holds_on`].
+    pub holds_on: bool,
 }
 
 /// What a set wants of one of its pools, beside the first.

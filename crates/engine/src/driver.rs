@@ -261,6 +261,8 @@ mod tests {
             holder: Arc::new(Holder::parse("tester", []).unwrap()),
             session: None,
             request: None,
+            also: Box::default(),
+            holds_on: false,
         };
         let reply_to = ReplyTo { id: ticket, answers: tokio::sync::mpsc::unbounded_channel().0, returns: false };
         Mail::Command { ticket: Ticket(ticket), command: Command::Acquire(acquire), reply_to }

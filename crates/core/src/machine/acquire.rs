@@ -124,7 +124,7 @@ impl Step<'_> {
             session,
             request: acquire.request,
             also: Box::default(),
-            shared: acquire.shared,
+            holds_on: acquire.holds_on,
         };
         self.emit(Event::Queued { id, waiter: Box::new(waiter) });
         Ok(Reply::Queued(self.queued(id)))
@@ -179,7 +179,7 @@ impl Step<'_> {
                 let (pool, holder) = (waiter.pool.clone(), waiter.holder.id.clone());
                 let also: Box<[_]> = waiter.also.iter().map(|part| part.pool.clone()).collect();
                 if self.state().pools[&pool].queue.is_away(waiter.place(id)) {
-                    self.others_unserved(&also);
+                    self.set_unserved(&pool, &also);
                     self.emit(Event::WaiterBack { id, pool: pool.clone(), holder });
                     self.serve(&pool);
                 }

@@ -67,7 +67,7 @@ impl Step<'_> {
             session,
             request: acquire.request,
             also: parts.into(),
-            shared: acquire.shared,
+            holds_on: acquire.holds_on,
         };
         Ok(match served {
             Some(taken) => {
@@ -243,10 +243,10 @@ impl Step<'_> {
         token
     }
 
-    /// In the further pools of a set something has changed.
-    pub(super) fn others_unserved(&mut self, others: &[PoolPath]) {
-        if !Mistake::ServesOnePoolOfASet.is_made() {
-            self.machine.unserved.extend(others.iter().cloned());
+    /// In the pools of a set, if it is one, something has changed.
+    pub(super) fn set_unserved(&mut self, first: &PoolPath, also: &[PoolPath]) {
+        if !also.is_empty() && !Mistake::ServesOnePoolOfASet.is_made() {
+            self.machine.unserved.extend(core::iter::once(first).chain(also).cloned());
         }
     }
 
