@@ -16,6 +16,7 @@ extern crate std;
 #[cfg(feature = "serde")]
 mod codec;
 mod command;
+mod deadlock;
 mod decimal;
 mod event;
 mod limits;

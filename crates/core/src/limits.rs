@@ -56,6 +56,8 @@ pub const SET_POOLS_MAX: usize = 16;
 /// How many waiting sets of a pool are looked at when something is free. Nobody behind that many is served before one of
 /// them is.
 pub const SETS_LOOKED_AT_MAX: usize = 256;
+/// How many holds and waiters are looked at to find out whether a wait could ever end. Past it nobody is refused for that.
+pub const DEADLOCK_LOOKED_AT_MAX: usize = 512;
 /// How long an ended request id is remembered, so that a late duplicate cannot take a second hold.
 pub const REQUEST_MEMORY: Ttl = Ttl::from_millis(10 * 60 * 1_000);
 /// The most ended request ids remembered, oldest forgotten first: about 20 MB.

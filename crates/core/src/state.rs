@@ -40,6 +40,8 @@ pub struct State {
     pub(crate) hold_keys: BTreeMap<Key, Token>,
     pub(crate) session_keys: BTreeMap<Key, SessionId>,
     pub(crate) owners: BTreeMap<(Namespace, OwnerId), Owned>,
+    /// The waits of those who let go of nothing meanwhile.
+    pub(crate) holding_on: BTreeMap<(Namespace, HolderId), BTreeSet<WaiterId>>,
     pub(crate) requests: BTreeMap<(Namespace, RequestId), RequestStage>,
     requests_ended: VecDeque<EndedRequest>,
     pub(crate) deadlines: BTreeSet<(Timestamp, Due)>,
@@ -82,6 +84,7 @@ impl State {
             hold_keys: BTreeMap::new(),
             session_keys: BTreeMap::new(),
             owners: BTreeMap::new(),
+            holding_on: BTreeMap::new(),
             requests: BTreeMap::new(),
             requests_ended: VecDeque::new(),
             deadlines: BTreeSet::new(),
@@ -434,6 +437,10 @@ impl State {
         if let Lifetime::Bound(owner) = &waiter.lifetime {
             self.owners.entry((waiter.pool.namespace().clone(), owner.clone())).or_default().waiters.insert(id);
         }
+        if waiter.holds_on {
+            let entry = (waiter.pool.namespace().clone(), waiter.holder.id.clone());
+            self.holding_on.entry(entry).or_default().insert(id);
+        }
         self.waiters.insert(id, waiter);
     }
 
@@ -451,6 +458,14 @@ impl State {
         }
         if let Lifetime::Bound(owner) = &waiter.lifetime {
             self.disown(waiter.pool.namespace(), owner, |owned| owned.waiters.remove(&id));
+        }
+        if waiter.holds_on {
+            let entry = (waiter.pool.namespace().clone(), waiter.holder.id.clone());
+            let waits = self.holding_on.get_mut(&entry).expect("a waiter that holds on is known by its holder");
+            waits.remove(&id);
+            if waits.is_empty() {
+                self.holding_on.remove(&entry);
+            }
         }
         waiter
     }

@@ -3,16 +3,18 @@
 use alloc::boxed::Box;
 
 use super::{Step, deadline, never_fits};
-use crate::sets;
 use crate::command::*;
+use crate::deadlock;
 use crate::event::Event;
 use crate::limits::{HOLDS_PER_OWNER_MAX, LANES_PER_POOL_MAX, LEASE_DEFAULT};
+use crate::mutation::Mistake;
 use crate::names::*;
 use crate::placement;
 use crate::pool::{Kind, Pool};
 use crate::record::{Hold, RequestStage, Waiter};
 use crate::refusal::Refusal;
 use crate::reply::{Queued, Reply};
+use crate::sets;
 use crate::view::Place;
 
 impl Step<'_> {
@@ -126,8 +128,18 @@ impl Step<'_> {
             also: Box::default(),
             holds_on: acquire.holds_on,
         };
+        self.check_deadlock(id, &waiter)?;
         self.emit(Event::Queued { id, waiter: Box::new(waiter) });
         Ok(Reply::Queued(self.queued(id)))
+    }
+
+    /// Refuses a wait that could never end.
+    pub(super) fn check_deadlock(&self, id: WaiterId, waiter: &Waiter) -> Result<(), Refusal> {
+        let found = if waiter.holds_on { deadlock::cycle(self.state(), id, waiter) } else { None };
+        match found {
+            Some(cycle) if !Mistake::WaitsForEver.is_made() => Err(Refusal::Deadlock { cycle }),
+            _ => Ok(()),
+        }
     }
 
     /// The same request id again: the answer is where that request stands now.

@@ -50,8 +50,9 @@ impl Step<'_> {
             }
         }
         let mut parts = Vec::with_capacity(wanted.len());
-        for Wanted { path: pool, demand, unknown, window } in wanted {
-            self.make_pool(&pool, unknown.map(|(spec, _)| spec));
+        let mut unknown = Vec::new();
+        for Wanted { path: pool, demand, unknown: made, window } in wanted {
+            unknown.extend(made.map(|(spec, _)| (pool.clone(), spec)));
             parts.push(WaitedPart { pool, demand, window });
         }
         let first = parts.remove(0);
@@ -69,6 +70,12 @@ impl Step<'_> {
             also: parts.into(),
             holds_on: acquire.holds_on,
         };
+        if served.is_none() {
+            self.check_deadlock(id, &waiter)?;
+        }
+        for (pool, spec) in unknown {
+            self.make_pool(&pool, Some(spec));
+        }
         Ok(match served {
             Some(taken) => {
                 let token = self.grant_set(&waiter, None, taken);
