@@ -1,8 +1,11 @@
 //! What callers, operators and the driver ask of the machine.
 
+use alloc::boxed::Box;
+use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::limits::SET_POOLS_MAX;
 use crate::names::*;
 use crate::selector::Selector;
 use crate::time::Ttl;
@@ -90,6 +93,46 @@ pub struct Acquire {
     /// The wait ends with it, and so does the hold if its lifetime says so.
     pub session: Option<Key>,
     pub request: Option<RequestId>,
+    /// What is wanted of further pools: all of it is granted together, or none of it. See [`Part::parse_all`].
+    pub also: Box<[Part]>,
+    /// While this waits its holder, whoever else has that id, lets go of nothing it holds. Only such waits can be part of a
+    /// deadlock, and are refused if they would be.
+    pub holds_on: bool,
+}
+
+impl Acquire {
+    /// What it wants, of the first pool first.
+    pub fn parts(&self) -> impl Iterator<Item = (&PoolPath, &Demand)> {
+        core::iter::once((&self.pool, &self.demand)).chain(self.also.iter().map(|part| (&part.pool, &part.demand)))
+    }
+}
+
+/// What an acquire over several pools wants of one of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Part {
+    pub pool: PoolPath,
+    pub demand: Demand,
+    /// See [`Acquire::size`].
+    pub size: Option<u32>,
+}
+
+impl Part {
+    /// The parts that an acquire may have beside its first pool: each of another pool of the same namespace.
+    pub fn parse_all(first: &PoolPath, parts: Vec<Self>) -> Result<Box<[Self]>, Invalid> {
+        if parts.len() >= SET_POOLS_MAX {
+            return Err(Invalid::new("also", format!("makes more than {SET_POOLS_MAX} pools at once")));
+        }
+        for (at, part) in parts.iter().enumerate() {
+            if part.pool.namespace() != first.namespace() {
+                return Err(Invalid::new("also", format!("`{}` is in another namespace", part.pool.name())));
+            }
+            if part.pool == *first || parts[..at].iter().any(|before| before.pool == part.pool) {
+                return Err(Invalid::new("also", format!("names pool `{}` twice", part.pool.name())));
+            }
+        }
+        Ok(parts.into())
+    }
 }
 
 /// How much of what.

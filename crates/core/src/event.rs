@@ -41,6 +41,8 @@ pub enum Event {
         /// When it was granted.
         since: Timestamp,
         how: HoldEnd,
+        /// The further pools of a set, of which it had something that ended with it.
+        also: Box<[PoolPath]>,
     },
     WaitEnded {
         id: WaiterId,
@@ -49,6 +51,8 @@ pub enum Event {
         /// When it came.
         since: Timestamp,
         how: WaitEnd,
+        /// The further pools of a set.
+        also: Box<[PoolPath]>,
     },
     /// The session lost its connection: the waiter is passed over, but keeps its place.
     WaiterAway {
@@ -195,6 +199,19 @@ impl Event {
             | Self::SessionEnded { .. }
             | Self::Restarted => None,
         }
+    }
+
+    /// The pools that it concerns: several, if it is about a set.
+    pub fn pools(&self) -> impl Iterator<Item = &PoolPath> {
+        let (waited, held, ended) = match self {
+            Self::Queued { waiter, .. } => (&waiter.also[..], &[][..], &[][..]),
+            Self::Granted { hold, .. } => (&[][..], &hold.also[..], &[][..]),
+            Self::Ended { also, .. } | Self::WaitEnded { also, .. } => (&[][..], &[][..], &also[..]),
+            _ => Default::default(),
+        };
+        // A place in a rate window has an event of its own.
+        let held = held.iter().filter(|part| part.until.is_none()).map(|part| &part.pool);
+        self.pool().into_iter().chain(waited.iter().map(|part| &part.pool)).chain(held).chain(ended)
     }
 
     /// Whom it happened to.

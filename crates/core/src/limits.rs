@@ -51,6 +51,13 @@ pub const PAGE_MAX: usize = 1_000;
 pub const LOOKED_AT_MAX: usize = 10_000;
 /// Each distinct combination of amount and selector is a lane, and serving looks at the head of each.
 pub const LANES_PER_POOL_MAX: usize = 1_024;
+/// Of one acquire: whenever one of the pools changes, all of them are looked at.
+pub const SET_POOLS_MAX: usize = 16;
+/// How many waiting sets of a pool are looked at when something is free. Nobody behind that many is served before one of
+/// them is.
+pub const SETS_LOOKED_AT_MAX: usize = 256;
+/// How many holds and waiters are looked at to find out whether a wait could ever end. Past it nobody is refused for that.
+pub const DEADLOCK_LOOKED_AT_MAX: usize = 512;
 /// How long an ended request id is remembered, so that a late duplicate cannot take a second hold.
 pub const REQUEST_MEMORY: Ttl = Ttl::from_millis(10 * 60 * 1_000);
 /// The most ended request ids remembered, oldest forgotten first: about 20 MB.

@@ -4,10 +4,12 @@
 mod acquire;
 mod pools;
 mod sessions;
+mod sets;
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use core::ops::ControlFlow;
 
 use crate::command::*;
 use crate::event::{Event, HoldEnd, WaitEnd};
@@ -15,7 +17,7 @@ use crate::limits::{Limits, WORK_PER_COMMAND_MAX};
 use crate::mutation::Mistake;
 use crate::names::*;
 use crate::placement;
-use crate::pool::{Kind, Pool};
+use crate::pool::{Kind, Pool, Taken};
 use crate::record::{Hold, RequestStage, Waiter};
 use crate::refusal::Refusal;
 use crate::reply::{Grant, HoldLost, Reply};
@@ -188,8 +190,9 @@ impl Step<'_> {
 
     fn token_of(&self, namespace: &Namespace, key: Key, pool: Option<&PoolName>) -> Result<Token, Refusal> {
         let token = *self.state().hold_keys.get(&key).ok_or(Refusal::NotHeld)?;
-        let path = &self.state().holds[&token].pool;
-        if path.namespace() != namespace || pool.is_some_and(|name| name != path.name()) {
+        let hold = &self.state().holds[&token];
+        let has = |name| hold.parts().any(|(path, _)| path.name() == name);
+        if hold.pool.namespace() != namespace || !pool.is_none_or(has) {
             return Err(Refusal::NotHeld);
         }
         Ok(token)
@@ -218,7 +221,7 @@ impl Step<'_> {
         };
         let held = pool.holds.contains(force.token);
         if !held || self.state().holds[&force.token].holder.id != force.holder {
-            let now = self.state().holders(pool);
+            let now = self.state().holders(&force.pool, pool);
             return Err(Refusal::MovedOn { pool: force.pool, expected: force.token, now });
         }
         self.end_hold(force.token, HoldEnd::Forced(force.reason));
@@ -254,7 +257,9 @@ impl Step<'_> {
             return self.end_wait_only(id, WaitEnd::CallerGone);
         }
         let (pool, holder) = (waiter.pool.clone(), waiter.holder.id.clone());
+        let also: Box<[_]> = waiter.also.iter().map(|part| part.pool.clone()).collect();
         if !self.state().pools[&pool].queue.is_away(waiter.place(id)) {
+            self.set_unserved(&pool, &also);
             self.emit(Event::WaiterAway { id, pool: pool.clone(), holder });
         }
         pool
@@ -282,13 +287,15 @@ impl Step<'_> {
     fn end_hold_only(&mut self, token: Token, how: HoldEnd) -> PoolPath {
         let hold = &self.state().holds[&token];
         let (pool, holder, since) = (hold.pool.clone(), hold.holder.id.clone(), hold.since);
+        let also: Box<[_]> = hold.parts().skip(1).map(|(pool, _)| pool.clone()).collect();
         let session = hold.session;
         if let Some(id) = session
             && is_loss(hold, &how)
         {
             self.lost.push((id, HoldLost { token, how: how.clone() }));
         }
-        self.emit(Event::Ended { token, pool: pool.clone(), holder, session, since, how });
+        self.set_unserved(&pool, &also);
+        self.emit(Event::Ended { token, pool: pool.clone(), holder, session, since, how, also });
         pool
     }
 
@@ -301,15 +308,18 @@ impl Step<'_> {
     fn end_wait_only(&mut self, id: WaiterId, how: WaitEnd) -> PoolPath {
         let waiter = &self.state().waiters[&id];
         let (pool, holder, since) = (waiter.pool.clone(), waiter.holder.id.clone(), waiter.since);
+        let also: Box<[_]> = waiter.also.iter().map(|part| part.pool.clone()).collect();
         let refusal = self.why_not(id, waiter, how);
         self.settled.push((id, Reply::Refused(Box::new(refusal))));
-        self.emit(Event::WaitEnded { id, pool: pool.clone(), holder, since, how });
+        self.set_unserved(&pool, &also);
+        self.emit(Event::WaitEnded { id, pool: pool.clone(), holder, since, how, also });
         pool
     }
 
     fn why_not(&self, id: WaiterId, waiter: &Waiter, how: WaitEnd) -> Refusal {
         let pool = &self.state().pools[&waiter.pool];
         match how {
+            WaitEnd::TimedOut if waiter.is_set() => Refusal::TimedOut(Box::new(self.no_room_for_set(id))),
             WaitEnd::TimedOut => {
                 let position = pool.queue.ahead_of(waiter.place(id)) + 1;
                 Refusal::TimedOut(Box::new(self.state().no_room(&waiter.pool, position, self.at())))
@@ -318,42 +328,73 @@ impl Step<'_> {
                 Refusal::Withdrawn { request: waiter.request.clone() }
             }
             WaitEnd::SessionEnded => Refusal::UnknownSession,
-            WaitEnd::NeverFits => never_fits(&waiter.pool, pool, &waiter.demand)
-                .unwrap_or(Refusal::WindowMismatch { pool: waiter.pool.clone(), window: pool.window }),
-            WaitEnd::PoolRemoved => Refusal::PoolRemoving { pool: waiter.pool.clone() },
+            WaitEnd::NeverFits => {
+                let pools = || waiter.parts().map(|(path, demand)| (path, &*self.state().pools[path], demand));
+                let never = pools().find_map(|(path, pool, demand)| never_fits(path, pool, demand));
+                never.unwrap_or_else(|| {
+                    let other = |&(path, pool, _): &(&PoolPath, &Pool, _)| waiter.part(path).1 != pool.window;
+                    let (path, pool, _) = pools().find(other).expect("its pool has become another window");
+                    Refusal::WindowMismatch { pool: path.clone(), window: pool.window }
+                })
+            }
+            WaitEnd::PoolRemoved => {
+                let removing = |path: &&PoolPath| self.state().pools[*path].removing;
+                let path = waiter.parts().map(|(path, _)| path).find(removing);
+                Refusal::PoolRemoving { pool: path.unwrap_or(&waiter.pool).clone() }
+            }
         }
     }
 
-    /// Gives what is free to those who wait, until nothing fits or the command has done its share.
+    /// Gives what is free to those who wait, until nothing fits or the command has done its share; in the further pools of
+    /// a set too.
     fn serve(&mut self, path: &PoolPath) {
+        self.serve_pool(path);
+        while !self.worked_enough()
+            && let Some(path) = self.machine.unserved.pop_first()
+        {
+            self.serve_pool(&path);
+        }
+    }
+
+    fn serve_pool(&mut self, path: &PoolPath) {
         loop {
             let Some(pool) = self.state().pools.get(path) else { return };
             if pool.removing {
                 return self.go_on_removing(path);
+            }
+            if pool.queue.has_sets() {
+                match self.serve_beside_sets(path) {
+                    ControlFlow::Continue(()) => continue,
+                    ControlFlow::Break(()) => return,
+                }
             }
             let Some((place, taken)) = placement::next(pool, None, self.stamp.nonce) else { return };
             if self.worked_enough() {
                 self.machine.unserved.insert(path.clone());
                 return;
             }
-            let id = place.arrival();
-            let waiter = &self.state().waiters[&id];
-            let hold = Hold {
-                pool: waiter.pool.clone(),
-                key: waiter.key,
-                holder: waiter.holder.clone(),
-                taken,
-                lifetime: waiter.lifetime.clone(),
-                asked: waiter.since,
-                since: self.at(),
-                deadline: deadline(self.at(), &waiter.lifetime),
-                session: waiter.session,
-                request: waiter.request.clone(),
-            };
-            let token = Token(self.state().counters.token_next);
-            self.emit(Event::Granted { token, hold: Box::new(hold), waiter: Some(id) });
-            self.settled.push((id, Reply::Granted(self.machine.grant(token))));
+            self.grant_to_waiter(place.arrival(), taken);
         }
+    }
+
+    fn grant_to_waiter(&mut self, id: WaiterId, taken: Taken) {
+        let waiter = &self.state().waiters[&id];
+        let hold = Hold {
+            pool: waiter.pool.clone(),
+            key: waiter.key,
+            holder: waiter.holder.clone(),
+            taken,
+            lifetime: waiter.lifetime.clone(),
+            asked: waiter.since,
+            since: self.at(),
+            deadline: deadline(self.at(), &waiter.lifetime),
+            session: waiter.session,
+            request: waiter.request.clone(),
+            also: Box::default(),
+        };
+        let token = Token(self.state().counters.token_next);
+        self.emit(Event::Granted { token, hold: Box::new(hold), waiter: Some(id) });
+        self.settled.push((id, Reply::Granted(self.machine.grant(token))));
     }
 
     fn go_on_removing(&mut self, path: &PoolPath) {
@@ -389,7 +430,7 @@ impl Step<'_> {
                 Some(Due::Session(id)) => self.end_some_of_session(id),
                 Some(Due::Idle(pool)) => self.emit(Event::PoolGone { pool }),
                 None => match self.machine.unserved.pop_first() {
-                    Some(pool) => self.serve(&pool),
+                    Some(pool) => self.serve_pool(&pool),
                     None => break,
                 },
             }

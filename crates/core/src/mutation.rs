@@ -20,6 +20,12 @@ pub enum Mistake {
     Overtakes,
     /// The same, for named resources.
     IgnoresClaims,
+    /// Those who wait for each other are let wait.
+    WaitsForEver,
+    /// What a waiting set needs is given to those behind it.
+    ForgetsTheSets,
+    /// A set that ends leaves what it had of its further pools to nobody.
+    ServesOnePoolOfASet,
     /// A resource that is drained or quarantined is handed out.
     IgnoresConditions,
     /// A withdrawn wait stays in the queue.

@@ -181,6 +181,11 @@ impl Key {
         Self((version & !(0x3 << 62)) | (0x2 << 62))
     }
 
+    /// A key for what ends apart from the rest of a set. Its last bits are the same: they may tell who made it.
+    pub(crate) const fn of_part(self, nth: usize) -> Self {
+        Self(self.0 ^ ((nth as u128 + 1) << 100))
+    }
+
     pub const fn from_bits(bits: u128) -> Self {
         Self(bits)
     }

@@ -43,7 +43,7 @@ fn next_for_units(pool: &Pool, units: &Units, newcomer: Option<(Place, &Demand)>
     (pool.order == Order::Backfill || fitting.0 == head).then_some(fitting)
 }
 
-fn take_units(units: &Units, amount: Amount) -> Option<Taken> {
+pub(crate) fn take_units(units: &Units, amount: Amount) -> Option<Taken> {
     let (count, all) = match amount {
         Amount::Count(count) => (count, false),
         Amount::All if units.used == 0 => (units.total, true),
@@ -88,7 +88,7 @@ fn next_for_resources(
 }
 
 /// So many of the open ones, by the pool's placement.
-fn choose(resources: &Resources, open: &Ordinals, wanted: usize, nonce: u128) -> Vec<ResourceName> {
+pub(crate) fn choose(resources: &Resources, open: &Ordinals, wanted: usize, nonce: u128) -> Vec<ResourceName> {
     let preferred = resources.free.iter().filter(|slot| open.contains(slot.ordinal)).map(|slot| &slot.name);
     let chosen: Vec<_> = match &resources.placement {
         // The free ones are kept in these orders.

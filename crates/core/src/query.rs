@@ -3,13 +3,13 @@
 use alloc::vec::Vec;
 use core::ops::Bound;
 
-use crate::command::ResourceSpec;
+use crate::command::{Demand, ResourceSpec};
 use crate::limits::{HOLDERS_TOLD_MAX, LOOKED_AT_MAX, PAGE_MAX};
 use crate::names::*;
-use crate::pool::{Kind, Pool};
-use crate::record::Hold;
+use crate::pool::{Kind, Pool, Taken};
+use crate::record::{HeldPart, Hold, Waiter};
 use crate::refusal::{NoRoom, Refusal};
-use crate::reply::Grant;
+use crate::reply::{Grant, GrantedPart};
 use crate::state::State;
 use crate::time::Timestamp;
 use crate::view::*;
@@ -113,13 +113,16 @@ impl State {
         let from = Token(after.map_or(0, |token| token.0.saturating_add(1)));
         let wanted =
             |hold: &Hold| hold.pool.namespace() == namespace && holder.is_none_or(|holder| hold.holder.id == *holder);
-        let entry = |token: Token, hold: &Hold| (token, wanted(hold).then(|| self.hold_view(token, hold)));
+        let entry = |token: Token, hold: &Hold, pool: Option<&PoolPath>| {
+            (token, wanted(hold).then(|| self.hold_view(token, hold, pool.unwrap_or(&hold.pool))))
+        };
         Ok(match pool {
             Some(name) => {
-                let pool = self.known_pool(&PoolPath::new(namespace.clone(), name.clone()))?;
-                page(pool.holds.from(from).map(|token| entry(token, &self.holds[&token])), limit)
+                let path = PoolPath::new(namespace.clone(), name.clone());
+                let tokens = self.known_pool(&path)?.holds.from(from);
+                page(tokens.map(|token| entry(token, &self.holds[&token], Some(&path))), limit)
             }
-            None => page(self.holds.range(from..).map(|(token, hold)| entry(*token, hold)), limit),
+            None => page(self.holds.range(from..).map(|(token, hold)| entry(*token, hold, None)), limit),
         })
     }
 
@@ -138,11 +141,12 @@ impl State {
                 place,
                 position: (!queue.is_away(place)).then(|| queue.ahead_of(place) + 1),
                 holder: waiter.holder.clone(),
-                demand: waiter.demand.clone(),
+                demand: waiter.part(path).0.clone(),
                 since: waiter.since,
                 deadline: waiter.deadline,
                 session: waiter.session,
                 request: waiter.request.clone(),
+                also: others(waiter, path),
             };
             (place, Some(view))
         });
@@ -181,48 +185,70 @@ impl State {
         page(owners.map(|(owner, _)| (owner.clone(), Some(owner.clone()))), limit)
     }
 
-    pub(crate) fn hold_view(&self, token: Token, hold: &Hold) -> HoldView {
-        HoldView {
+    /// A hold as it shows in one of its pools.
+    pub(crate) fn hold_view(&self, token: Token, hold: &Hold, pool: &PoolPath) -> HoldView {
+        let (pool, taken) =
+            hold.parts().find(|(path, _)| *path == pool).expect("a hold is looked at in one of its pools");
+        let first = (*pool != hold.pool).then(|| HeldPart {
             pool: hold.pool.clone(),
+            taken: hold.taken.clone(),
+            until: None,
+        });
+        HoldView {
+            pool: pool.clone(),
             token,
             holder: hold.holder.clone(),
-            units: hold.taken.units,
-            resources: hold.taken.resources.to_vec(),
+            units: taken.units,
+            resources: taken.resources.to_vec(),
             lifetime: hold.lifetime.clone(),
             since: hold.since,
             deadline: hold.deadline,
             session: hold.session,
+            also: first.into_iter().chain(hold.also.iter().filter(|part| part.pool != *pool).cloned()).collect(),
         }
     }
 
     pub(crate) fn grant(&self, token: Token, hold: &Hold) -> Grant {
-        let pool = &self.pools[&hold.pool];
-        let resources = hold.taken.resources.iter().map(|name| {
-            let (_, resource) = pool.resource(name).expect("a held resource stays in its pool");
-            ResourceSpec {
-                name: name.clone(),
-                labels: Labels::clone(&resource.labels),
-                properties: resource.properties.clone(),
-            }
+        let also = hold.also.iter().map(|part| GrantedPart {
+            pool: part.pool.clone(),
+            units: part.taken.units,
+            resources: self.told(&part.pool, &part.taken),
+            until: part.until,
         });
         Grant {
             pool: hold.pool.clone(),
             token,
             key: hold.key,
             units: hold.taken.units,
-            resources: resources.collect(),
+            resources: self.told(&hold.pool, &hold.taken),
             lifetime: hold.lifetime.clone(),
             since: hold.since,
             deadline: hold.deadline,
+            also: also.collect(),
         }
     }
 
+    /// What whoever was granted something is told of it.
+    fn told(&self, path: &PoolPath, taken: &Taken) -> Vec<ResourceSpec> {
+        // A held resource stays in its pool. Of a place in a rate window that is over no more than the name may be known.
+        let pool = self.pools.get(path);
+        let told = |name: &ResourceName| match pool.and_then(|pool| pool.resource(name)) {
+            Some((name, resource)) => ResourceSpec {
+                name: name.clone(),
+                labels: Labels::clone(&resource.labels),
+                properties: resource.properties.clone(),
+            },
+            None => ResourceSpec { name: name.clone(), labels: Labels::default(), properties: Labels::default() },
+        };
+        taken.resources.iter().map(told).collect()
+    }
+
     /// Some of those who hold a pool, those longest there first.
-    pub(crate) fn holders(&self, pool: &Pool) -> Vec<HoldView> {
+    pub(crate) fn holders(&self, path: &PoolPath, pool: &Pool) -> Vec<HoldView> {
         pool.holds
             .from(Token(0))
             .take(HOLDERS_TOLD_MAX)
-            .map(|token| self.hold_view(token, &self.holds[&token]))
+            .map(|token| self.hold_view(token, &self.holds[&token], path))
             .collect()
     }
 
@@ -232,16 +258,23 @@ impl State {
         NoRoom {
             pool: path.clone(),
             at,
-            holders: self.holders(pool),
+            holders: self.holders(path, pool),
             holders_total: pool.holds.len(),
             position,
             free: pool.free(),
+            also: Vec::new(),
         }
     }
 
     fn known_pool(&self, path: &PoolPath) -> Result<&Pool, Refusal> {
         self.pool(path).ok_or_else(|| Refusal::UnknownPool { pool: path.clone() })
     }
+}
+
+/// What a set wants of its other pools.
+fn others(waiter: &Waiter, pool: &PoolPath) -> Vec<(PoolPath, Demand)> {
+    let others = waiter.parts().filter(|(path, _)| *path != pool);
+    others.map(|(path, demand)| (path.clone(), demand.clone())).collect()
 }
 
 /// Entries in order, each with where to go on after it, and without a view if it was not asked for.

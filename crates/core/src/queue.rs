@@ -25,6 +25,9 @@ pub(crate) struct Queue {
     present: BTreeSet<Place>,
     /// The same, by what they want. Within a lane all want the same, so only its head can be next.
     lanes: BTreeMap<Demand, Lane>,
+    /// Those of the present who want something of other pools too, with what they want of this one. In no lane: whether
+    /// they are next is not for this pool alone to say.
+    sets: BTreeMap<Place, Demand>,
     runs: BTreeMap<Run, usize>,
     /// Those whose session lost its connection: passed over, but their place is kept.
     away: BTreeSet<Place>,
@@ -66,7 +69,7 @@ impl Queue {
     }
 
     pub(crate) fn enter(&mut self, place: Place, demand: &Demand) {
-        assert!(self.present.insert(place), "a waiter enters once");
+        self.enter_present(place);
         match self.lanes.get_mut(demand) {
             Some(lane) => {
                 lane.places.insert(place);
@@ -76,6 +79,16 @@ impl Queue {
                 self.lanes.insert(demand.clone(), lane);
             }
         }
+    }
+
+    /// Somebody who wants something of other pools too.
+    pub(crate) fn enter_set(&mut self, place: Place, demand: &Demand) {
+        self.enter_present(place);
+        self.sets.insert(place, demand.clone());
+    }
+
+    fn enter_present(&mut self, place: Place) {
+        assert!(self.present.insert(place), "a waiter enters once");
         *self.runs.entry(run_of(place)).or_default() += 1;
     }
 
@@ -89,10 +102,13 @@ impl Queue {
             return;
         }
         assert!(self.present.remove(&place), "only a waiter leaves");
-        let lane = self.lanes.get_mut(demand).expect("a present waiter is in its lane");
-        lane.places.remove(&place);
-        if lane.places.is_empty() {
-            self.lanes.remove(demand);
+        // Most pools have none, and then this costs nothing.
+        if self.sets.remove(&place).is_none() {
+            let lane = self.lanes.get_mut(demand).expect("a present waiter is in its lane");
+            lane.places.remove(&place);
+            if lane.places.is_empty() {
+                self.lanes.remove(demand);
+            }
         }
         let run = self.runs.get_mut(&run_of(place)).expect("a present waiter is counted");
         *run -= 1;
@@ -120,6 +136,15 @@ impl Queue {
     /// The first of each lane with what it wants.
     pub(crate) fn heads(&self) -> impl Iterator<Item = (Place, &Demand)> {
         self.lanes.iter().map(|(demand, lane)| (*lane.places.first().expect("an empty lane is removed"), demand))
+    }
+
+    /// Those who want something of other pools too, in order, with what they want of this one.
+    pub(crate) fn sets(&self) -> impl Iterator<Item = (Place, &Demand)> {
+        self.sets.iter().map(|(place, demand)| (*place, demand))
+    }
+
+    pub(crate) fn has_sets(&self) -> bool {
+        !self.sets.is_empty()
     }
 
     pub(crate) fn has_lane(&self, demand: &Demand) -> bool {

@@ -1,5 +1,6 @@
 //! The things the state keeps: holds, waiters, sessions, and what is remembered of requests.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 
@@ -23,6 +24,27 @@ pub struct Hold {
     pub deadline: Option<Timestamp>,
     pub session: Option<SessionId>,
     pub request: Option<RequestId>,
+    /// What it has of further pools, if it is a set.
+    pub also: Box<[HeldPart]>,
+}
+
+/// What a set has of one of its pools, beside the first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct HeldPart {
+    pub pool: PoolPath,
+    pub taken: Taken,
+    /// A place in a rate window ends by itself, and not with the set: it is a hold of its own until then, and only told
+    /// of here.
+    pub until: Option<Timestamp>,
+}
+
+impl Hold {
+    /// What ends with it, the first pool first.
+    pub fn parts(&self) -> impl Iterator<Item = (&PoolPath, &Taken)> {
+        let also = self.also.iter().filter(|part| part.until.is_none()).map(|part| (&part.pool, &part.taken));
+        core::iter::once((&self.pool, &self.taken)).chain(also)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,9 +61,42 @@ pub struct Waiter {
     pub deadline: Option<Timestamp>,
     pub session: Option<SessionId>,
     pub request: Option<RequestId>,
+    /// What it wants of further pools, if it is a set.
+    pub also: Box<[WaitedPart]>,
+    /// See [`crate::Acquire::holds_on`].
+    pub holds_on: bool,
+}
+
+/// What a set wants of one of its pools, beside the first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct WaitedPart {
+    pub pool: PoolPath,
+    pub demand: Demand,
+    /// The pool is a rate window of this length.
+    pub window: Option<Ttl>,
 }
 
 impl Waiter {
+    /// What it wants, of the first pool first.
+    pub fn parts(&self) -> impl Iterator<Item = (&PoolPath, &Demand)> {
+        core::iter::once((&self.pool, &self.demand)).chain(self.also.iter().map(|part| (&part.pool, &part.demand)))
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        !self.also.is_empty()
+    }
+
+    /// What it wants of one of its pools, and the window that is to be.
+    pub(crate) fn part(&self, pool: &PoolPath) -> (&Demand, Option<Ttl>) {
+        let own = match self.lifetime {
+            Lifetime::Window(window) => Some(window),
+            _ => None,
+        };
+        let also = self.also.iter().find(|part| part.pool == *pool);
+        also.map_or((&self.demand, own), |part| (&part.demand, part.window))
+    }
+
     pub(crate) fn place(&self, id: WaiterId) -> Place {
         Place::new(self.priority, id)
     }

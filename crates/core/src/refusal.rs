@@ -69,6 +69,16 @@ pub enum Refusal {
         limit: Cow<'static, str>,
         max: usize,
     },
+    /// The pools of a set are kept by different keepers, and none of them can grant it.
+    PoolsApart {
+        pool: PoolPath,
+        other: PoolPath,
+    },
+    /// Those who could let go of what is wanted wait, in the end, for the holder who asks.
+    Deadlock {
+        /// From the one who asks on, each with what it waits for; the last waits for the first.
+        cycle: Vec<Blocked>,
+    },
     /// The pool is drained or quarantined, and the request would not wait.
     OutOfService {
         pool: PoolPath,
@@ -104,6 +114,18 @@ pub enum Refusal {
     },
 }
 
+/// One of those who wait for each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Blocked {
+    pub holder: HolderId,
+    pub session: Option<SessionId>,
+    /// What it waits for.
+    pub pool: PoolPath,
+    /// The hold of it that the next one has; none if the next one is before it in the queue.
+    pub token: Option<Token>,
+}
+
 /// Why there is no room: who holds, since when, until when, and the place in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -117,6 +139,8 @@ pub struct NoRoom {
     pub position: usize,
     /// Free units that are spoken for by waiters, or out of service, explain a refusal beside free ones.
     pub free: u32,
+    /// Of a set: the same for further pools that have no room.
+    pub also: Vec<NoRoom>,
 }
 
 /// Whether the same request may succeed if it is made again.
@@ -144,6 +168,8 @@ impl Refusal {
             Self::PoolRemoving { .. } => "pool_removing",
             Self::NeverFits { .. } => "never_fits",
             Self::LimitReached { .. } => "limit_reached",
+            Self::PoolsApart { .. } => "pools_apart",
+            Self::Deadlock { .. } => "deadlock",
             Self::OutOfService { .. } => "out_of_service",
             Self::Busy(_) => "busy",
             Self::TimedOut(_) => "timed_out",
@@ -190,6 +216,8 @@ impl Refusal {
                     .into()
             }
             Self::LimitReached { limit, .. } => format!("try again later, or raise `{limit}` on the server"),
+            Self::PoolsApart { .. } => "ask for them one after the other, or serve with one keeper".into(),
+            Self::Deadlock { .. } => "release what it holds and ask again for all of it at once".into(),
             Self::OutOfService { .. } => "wait for it to be returned, or ask its operator".into(),
             Self::Busy(_) => "wait for it, or try again later".into(),
             Self::TimedOut(_) => "wait longer, or try again later; with a new request id if it had one".into(),
@@ -232,13 +260,38 @@ impl fmt::Display for Refusal {
                 write!(f, "pool `{}` can never give {asked}: the most it has for this request is {most}", pool.name())
             }
             Self::LimitReached { limit, max } => write!(f, "the server's limit `{limit}` of {max} is reached"),
+            Self::PoolsApart { pool, other } => write!(
+                f,
+                "pools `{}` and `{}` are kept by different keepers: neither can grant both at once",
+                pool.name(),
+                other.name()
+            ),
+            Self::Deadlock { cycle } => {
+                write!(f, "the wait could never end: ")?;
+                for (at, Blocked { holder, pool, token, .. }) in cycle.iter().enumerate() {
+                    let next = &cycle[(at + 1) % cycle.len()].holder;
+                    let comma = if at == 0 { "" } else { "; " };
+                    write!(f, "{comma}`{holder}` waits for pool `{}`, ", pool.name())?;
+                    match token {
+                        Some(Token(token)) => write!(f, "which `{next}` holds with token {token}")?,
+                        None => write!(f, "behind `{next}`")?,
+                    }
+                }
+                Ok(())
+            }
             Self::OutOfService { pool, condition } => match condition {
                 Condition::Quarantined(note) => write!(f, "pool `{}` is quarantined: {note}", pool.name()),
                 Condition::Drained(Some(note)) => write!(f, "pool `{}` is drained: {note}", pool.name()),
                 Condition::Drained(None) | Condition::InService => write!(f, "pool `{}` is drained", pool.name()),
             },
-            Self::Busy(room) => write!(f, "pool `{}` has no room: {room}", room.pool.name()),
-            Self::TimedOut(room) => write!(f, "pool `{}` had no room in time: {room}", room.pool.name()),
+            Self::Busy(room) => {
+                write!(f, "pool `{}` has no room: {room}", room.pool.name())?;
+                room.also.iter().try_for_each(|room| write!(f, "; nor has pool `{}`: {room}", room.pool.name()))
+            }
+            Self::TimedOut(room) => {
+                write!(f, "pool `{}` had no room in time: {room}", room.pool.name())?;
+                room.also.iter().try_for_each(|room| write!(f, "; nor had pool `{}`: {room}", room.pool.name()))
+            }
             Self::Withdrawn { request: Some(request) } => write!(f, "request `{request}` was withdrawn"),
             Self::Withdrawn { request: None } => write!(f, "the request was withdrawn"),
             Self::NotHeld => write!(f, "no hold has this key: it never was, or it has ended"),

@@ -61,6 +61,19 @@ pub struct Grant {
     pub since: Timestamp,
     /// When it ends if nothing is done.
     pub deadline: Option<Timestamp>,
+    /// What it has of further pools, if it is a set.
+    pub also: Vec<GrantedPart>,
+}
+
+/// What a set was granted of one of its pools, beside the first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct GrantedPart {
+    pub pool: PoolPath,
+    pub units: u32,
+    pub resources: Vec<ResourceSpec>,
+    /// A place in a rate window, which ends then and not with the hold.
+    pub until: Option<Timestamp>,
 }
 
 impl Grant {

@@ -40,6 +40,8 @@ pub struct State {
     pub(crate) hold_keys: BTreeMap<Key, Token>,
     pub(crate) session_keys: BTreeMap<Key, SessionId>,
     pub(crate) owners: BTreeMap<(Namespace, OwnerId), Owned>,
+    /// The waits of those who let go of nothing meanwhile.
+    pub(crate) holding_on: BTreeMap<(Namespace, HolderId), BTreeSet<WaiterId>>,
     pub(crate) requests: BTreeMap<(Namespace, RequestId), RequestStage>,
     requests_ended: VecDeque<EndedRequest>,
     pub(crate) deadlines: BTreeSet<(Timestamp, Due)>,
@@ -82,6 +84,7 @@ impl State {
             hold_keys: BTreeMap::new(),
             session_keys: BTreeMap::new(),
             owners: BTreeMap::new(),
+            holding_on: BTreeMap::new(),
             requests: BTreeMap::new(),
             requests_ended: VecDeque::new(),
             deadlines: BTreeSet::new(),
@@ -142,18 +145,22 @@ impl State {
             Event::Ended { token, how, .. } => {
                 let hold = self.remove_hold(at, *token);
                 // A caller that never got the hold may ask again with the same request id.
-                if let (Some(request), false) = (hold.request, *how == HoldEnd::Unreceived) {
-                    self.remember(at, hold.pool.namespace().clone(), request, Some(*token));
+                if let (Some(request), false) = (&hold.request, *how == HoldEnd::Unreceived) {
+                    self.remember(at, hold.pool.namespace().clone(), request.clone(), Some(*token));
                 }
-                self.note_idle(at, &hold.pool);
+                for (pool, _) in hold.parts() {
+                    self.note_idle(at, pool);
+                }
             }
             Event::WaitEnded { id, how, .. } => {
                 let waiter = self.remove_waiter(*id);
                 // A caller that hung up may ask again with the same request id.
-                if let (Some(request), false) = (waiter.request, *how == WaitEnd::CallerGone) {
-                    self.remember(at, waiter.pool.namespace().clone(), request, None);
+                if let (Some(request), false) = (&waiter.request, *how == WaitEnd::CallerGone) {
+                    self.remember(at, waiter.pool.namespace().clone(), request.clone(), None);
                 }
-                self.note_idle(at, &waiter.pool);
+                for (pool, _) in waiter.parts() {
+                    self.note_idle(at, pool);
+                }
             }
             Event::WaiterAway { id, .. } => self.move_waiter(*id, false),
             Event::WaiterBack { id, .. } => self.move_waiter(*id, true),
@@ -359,6 +366,12 @@ impl State {
         // All holds of a pool share one copy of its name.
         hold.pool = path.clone();
         self.pool_mut(&hold.pool).take(token, &hold.taken);
+        for part in hold.also.iter_mut().filter(|part| part.until.is_none()) {
+            self.note_busy(&part.pool);
+            let (path, _) = self.pools.get_key_value(&part.pool).expect("a hold's pools are there");
+            part.pool = path.clone();
+            self.pool_mut(&part.pool).take(token, &part.taken);
+        }
         self.hold_keys.insert(hold.key, token);
         if let Some(deadline) = hold.deadline {
             self.deadlines.insert((deadline, Due::Hold(token)));
@@ -380,7 +393,9 @@ impl State {
 
     fn remove_hold(&mut self, at: Timestamp, token: Token) -> Box<Hold> {
         let hold = self.holds.remove(&token).expect("a hold that ends is there");
-        self.pool_mut(&hold.pool).give_back(at, token, &hold.taken);
+        for (pool, taken) in hold.parts() {
+            self.pool_mut(pool).give_back(at, token, taken);
+        }
         self.hold_keys.remove(&hold.key);
         if let Some(deadline) = hold.deadline {
             self.deadlines.remove(&(deadline, Due::Hold(token)));
@@ -404,13 +419,12 @@ impl State {
         self.note_busy(&waiter.pool.clone());
         let (path, _) = self.pools.get_key_value(&waiter.pool).expect("a waiter's pool is there");
         waiter.pool = path.clone();
-        let place = waiter.place(id);
-        let queue = &mut self.pool_mut(&waiter.pool).queue;
-        if present {
-            queue.enter(place, &waiter.demand);
-        } else {
-            queue.enter_away(place);
+        for part in &mut waiter.also {
+            self.note_busy(&part.pool);
+            let (path, _) = self.pools.get_key_value(&part.pool).expect("a waiter's pools are there");
+            part.pool = path.clone();
         }
+        self.enter_queues(id, &waiter, present);
         if let Some(deadline) = waiter.deadline {
             self.deadlines.insert((deadline, Due::Wait(id)));
         }
@@ -423,12 +437,16 @@ impl State {
         if let Lifetime::Bound(owner) = &waiter.lifetime {
             self.owners.entry((waiter.pool.namespace().clone(), owner.clone())).or_default().waiters.insert(id);
         }
+        if waiter.holds_on {
+            let entry = (waiter.pool.namespace().clone(), waiter.holder.id.clone());
+            self.holding_on.entry(entry).or_default().insert(id);
+        }
         self.waiters.insert(id, waiter);
     }
 
     fn remove_waiter(&mut self, id: WaiterId) -> Box<Waiter> {
         let waiter = self.waiters.remove(&id).expect("a waiter that leaves is there");
-        self.pool_mut(&waiter.pool).queue.leave(waiter.place(id), &waiter.demand);
+        self.leave_queues(id, &waiter);
         if let Some(deadline) = waiter.deadline {
             self.deadlines.remove(&(deadline, Due::Wait(id)));
         }
@@ -440,6 +458,14 @@ impl State {
         }
         if let Lifetime::Bound(owner) = &waiter.lifetime {
             self.disown(waiter.pool.namespace(), owner, |owned| owned.waiters.remove(&id));
+        }
+        if waiter.holds_on {
+            let entry = (waiter.pool.namespace().clone(), waiter.holder.id.clone());
+            let waits = self.holding_on.get_mut(&entry).expect("a waiter that holds on is known by its holder");
+            waits.remove(&id);
+            if waits.is_empty() {
+                self.holding_on.remove(&entry);
+            }
         }
         waiter
     }
@@ -454,14 +480,27 @@ impl State {
     }
 
     fn move_waiter(&mut self, id: WaiterId, present: bool) {
-        let waiter = &self.waiters[&id];
+        let waiter = self.waiters.remove(&id).expect("a waiter that moves is there");
+        self.leave_queues(id, &waiter);
+        self.enter_queues(id, &waiter, present);
+        self.waiters.insert(id, waiter);
+    }
+
+    fn enter_queues(&mut self, id: WaiterId, waiter: &Waiter, present: bool) {
         let place = waiter.place(id);
-        let queue = &mut self.pools.get_mut(&waiter.pool).expect("a waiter's pool is there").queue;
-        queue.leave(place, &waiter.demand);
-        if present {
-            queue.enter(place, &waiter.demand);
-        } else {
-            queue.enter_away(place);
+        for (pool, demand) in waiter.parts() {
+            let queue = &mut self.pool_mut(pool).queue;
+            match (present, waiter.is_set()) {
+                (true, false) => queue.enter(place, demand),
+                (true, true) => queue.enter_set(place, demand),
+                (false, _) => queue.enter_away(place),
+            }
+        }
+    }
+
+    fn leave_queues(&mut self, id: WaiterId, waiter: &Waiter) {
+        for (pool, demand) in waiter.parts() {
+            self.pool_mut(pool).queue.leave(waiter.place(id), demand);
         }
     }
 

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use crate::command::{Condition, Demand, Lifetime, PoolSpec, ResourceSpec};
 use crate::names::*;
+use crate::record::HeldPart;
 use crate::time::{Timestamp, Ttl};
 
 #[derive(Clone, Debug)]
@@ -101,6 +102,8 @@ pub struct HoldView {
     pub since: Timestamp,
     pub deadline: Option<Timestamp>,
     pub session: Option<SessionId>,
+    /// What it has of further pools, if it is a set.
+    pub also: Vec<HeldPart>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,6 +119,8 @@ pub struct WaiterView {
     pub deadline: Option<Timestamp>,
     pub session: Option<SessionId>,
     pub request: Option<RequestId>,
+    /// What it wants of further pools, if it is a set.
+    pub also: Vec<(PoolPath, Demand)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,6 +17,8 @@ fn acquire(namespace: &str, pool: &str, owner: &str) -> Command {
         holder: Arc::new(Holder::parse("tester", []).unwrap()),
         session: None,
         request: None,
+        also: Box::default(),
+        holds_on: false,
     })
 }
 

@@ -46,6 +46,8 @@ impl Scene {
             holder: Arc::new(Holder::parse("alice", []).unwrap()),
             session: Some(self.session.key),
             request: None,
+            also: Box::default(),
+            holds_on: false,
         });
         match self.apply(second, acquire) {
             Reply::Granted(grant) => *grant,

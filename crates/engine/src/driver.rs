@@ -275,6 +275,8 @@ mod tests {
             holder: Arc::new(Holder::parse("tester", []).unwrap()),
             session: None,
             request: None,
+            also: Box::default(),
+            holds_on: false,
         };
         let reply_to = ReplyTo { id: ticket, answers: crate::answers::channel().0, returns: false };
         Mail::Command { ticket: Ticket(ticket), command: Command::Acquire(acquire), reply_to }

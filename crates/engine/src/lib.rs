@@ -178,7 +178,7 @@ pub struct EventsGone {
 impl EventFilter {
     pub fn matches(&self, at: Timestamp, event: &Event) -> bool {
         let namespace = self.namespace.as_ref().is_none_or(|wanted| event.namespace() == Some(wanted));
-        let pool = self.pool.as_ref().is_none_or(|wanted| event.pool().is_some_and(|pool| pool.name() == wanted));
+        let pool = self.pool.as_ref().is_none_or(|wanted| event.pools().any(|pool| pool.name() == wanted));
         let holder = self.holder.as_ref().is_none_or(|wanted| event.holder() == Some(wanted));
         let since = self.since.is_none_or(|since| at >= since);
         let until = self.until.is_none_or(|until| at < until);

@@ -73,6 +73,8 @@ impl Bench {
             holder: Arc::new(Holder::parse("tester", []).unwrap()),
             session: None,
             request: None,
+            also: Box::default(),
+            holds_on: false,
         };
         self.submit(id, Command::Acquire(acquire))
     }

@@ -92,6 +92,20 @@ pub struct Acquire {
     pub holder: String,
     pub session: InSession,
     pub request: Option<String>,
+    /// What it wants of further pools.
+    pub also: Vec<Part>,
+    pub holds_on: bool,
+}
+
+/// What an acquire wants of one more pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    pub pool: String,
+    pub amount: Amount,
+    pub size: Option<u32>,
+    pub select: Option<String>,
+    /// Exactly this resource.
+    pub resource: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -276,11 +290,7 @@ fn pool(arguments: &mut Arguments) -> Result<Pool, String> {
 
 fn acquire(actor: &str, arguments: &mut Arguments) -> Result<Acquire, String> {
     let pool = pool(arguments)?;
-    let amount = match arguments.get("units").as_deref() {
-        None => Amount::Count(1),
-        Some("all") => Amount::All,
-        Some(count) => Amount::Count(count.parse().map_err(|_| format!("`units={count}` is not a number"))?),
-    };
+    let amount = amount(arguments)?;
     let ttl = arguments.duration("ttl")?;
     let of_session = arguments.flag("until-session-ends");
     let lifetimes = [
@@ -317,7 +327,31 @@ fn acquire(actor: &str, arguments: &mut Arguments) -> Result<Acquire, String> {
         holder: arguments.get("as").unwrap_or_else(|| actor.to_owned()),
         session,
         request: arguments.get("request"),
+        also: arguments.all("also").iter().map(|text| part(text)).collect::<Result<_, _>>()?,
+        holds_on: arguments.flag("holds-on"),
     })
+}
+
+fn amount(arguments: &mut Arguments) -> Result<Amount, String> {
+    Ok(match arguments.get("units").as_deref() {
+        None => Amount::Count(1),
+        Some("all") => Amount::All,
+        Some(count) => Amount::Count(count.parse().map_err(|_| format!("`units={count}` is not a number"))?),
+    })
+}
+
+/// `gpu units=2 select=big&&!old`: the pool, and what is wanted of it.
+fn part(text: &str) -> Result<Part, String> {
+    let mut arguments = Arguments::new(text.split_whitespace().map(str::to_owned).collect());
+    let part = Part {
+        pool: arguments.word("the pool")?,
+        amount: amount(&mut arguments)?,
+        size: arguments.number("size")?,
+        select: arguments.get("select"),
+        resource: arguments.get("resource"),
+    };
+    arguments.end()?;
+    Ok(part)
 }
 
 fn hold(actor: &str, arguments: &mut Arguments) -> Result<HoldRef, String> {

@@ -158,7 +158,7 @@ impl Rules {
     fn history(&self, namespace: &str, pool: Option<&str>, holder: Option<&str>) -> Outcome {
         let events = self.log.iter().map(|(_, event)| event).filter(|event| {
             event.namespace().is_some_and(|it| it.as_str() == namespace)
-                && pool.is_none_or(|pool| event.pool().is_some_and(|it| it.name().as_str() == pool))
+                && pool.is_none_or(|pool| event.pools().any(|it| it.name().as_str() == pool))
                 && holder.is_none_or(|holder| event.holder().is_some_and(|it| it.as_str() == holder))
         });
         translate::history(events)

@@ -218,6 +218,19 @@ fn refused(refusal: &Refusal) -> v1::Refusal {
         Refusal::LimitReached { limit, max } => {
             v1::Refusal { limit: Some(limit.to_string()), max: Some(*max as u64), ..told }
         }
+        Refusal::PoolsApart { pool, other } => {
+            about(pool, v1::Refusal { other_pool: Some(other.name().to_string()), ..told })
+        }
+        Refusal::Deadlock { cycle } => {
+            let blocked = cycle.iter().map(|it| v1::Blocked {
+                holder: it.holder.to_string(),
+                session: it.session.map(|session| session.0),
+                pool: it.pool.name().to_string(),
+                token: it.token.map(|token| token.0),
+            });
+            let told = v1::Refusal { cycle: blocked.collect(), ..told };
+            cycle.iter().take(1).fold(told, |told, first| about(&first.pool, told))
+        }
         Refusal::OutOfService { pool, condition } => {
             about(pool, v1::Refusal { condition: Some(convert::condition(condition)), ..told })
         }
@@ -246,9 +259,20 @@ fn no_room(room: &NoRoom, told: v1::Refusal) -> v1::Refusal {
             holders_total: Some(room.holders_total as u64),
             position: Some(room.position as u64),
             free: Some(room.free),
+            also: room.also.iter().map(also_no_room).collect(),
             ..told
         },
     )
+}
+
+fn also_no_room(room: &NoRoom) -> v1::NoRoom {
+    v1::NoRoom {
+        pool: room.pool.name().to_string(),
+        holders: room.holders.iter().map(convert::hold).collect(),
+        holders_total: room.holders_total as u64,
+        position: room.position as u64,
+        free: room.free,
+    }
 }
 
 #[cfg(test)]
@@ -263,7 +287,8 @@ mod tests {
         let request = || RequestId::parse("r").unwrap();
         let room = || {
             let at = Timestamp::from_millis(0);
-            Box::new(NoRoom { pool: pool(), at, holders: Vec::new(), holders_total: 0, position: 1, free: 0 })
+            let also = Vec::new();
+            Box::new(NoRoom { pool: pool(), at, holders: Vec::new(), holders_total: 0, position: 1, free: 0, also })
         };
         let token = Token(1);
         let refusals = [
@@ -279,6 +304,8 @@ mod tests {
             Refusal::PoolRemoving { pool: pool() },
             Refusal::NeverFits { pool: pool(), asked: 2, most: 1 },
             Refusal::LimitReached { limit: "holds_max".into(), max: 1 },
+            Refusal::PoolsApart { pool: pool(), other: pool() },
+            Refusal::Deadlock { cycle: Vec::new() },
             Refusal::OutOfService { pool: pool(), condition: Condition::Drained(None) },
             Refusal::Busy(room()),
             Refusal::TimedOut(room()),

@@ -166,6 +166,8 @@ impl Ldlm {
             holder,
             session,
             request: None,
+            also: Box::default(),
+            holds_on: false,
         })?;
         let ticket = acquiring.ticket();
         let reply = match listens {

@@ -186,6 +186,8 @@ fn acquire(client: &mut Client, ask: &AskAcquire) -> Acquire {
         holder: client.holder.clone(),
         session,
         request: ask.request.map(|back| client.request(back, true)),
+        also: Box::default(),
+        holds_on: false,
     };
     if acquire.request.is_some() {
         client.last_acquire = Some(acquire.clone());

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use temporalio_sdk::WorkerOptions;
 use tenure_core::{
-    Command, Key, Limits, Namespace, PoolName, PoolPath, Query, Refusal, Reply, Seq, SessionId, SessionOpen, Timestamp,
+    Acquire, Command, Key, Limits, Namespace, PoolName, PoolPath, Query, Refusal, Reply, Seq, SessionId, SessionOpen, Timestamp,
     Token, View,
 };
 use tenure_engine::{
@@ -215,6 +215,12 @@ impl Keepers {
         [keeper].into_iter().chain(faces).collect()
     }
 
+    /// A set is granted by one keeper: two could not grant as a whole what each has a part of.
+    fn pools_apart(&self, acquire: &Acquire, line: &Line) -> Option<Refusal> {
+        let apart = acquire.also.iter().find(|part| self.of_path(&part.pool).index != line.index)?;
+        Some(Refusal::PoolsApart { pool: acquire.pool.clone(), other: apart.pool.clone() })
+    }
+
     /// Where a command goes.
     fn of_command(&self, command: &Command) -> Vec<Arc<Line>> {
         match command {
@@ -244,6 +250,13 @@ impl Keepers {
 impl Engine for Keepers {
     fn submit(&self, command: Command, reply_to: ReplyTo) -> Result<Ticket, Failure> {
         let lines = self.of_command(&command);
+        if let Command::Acquire(acquire) = &command
+            && let Some(refusal) = self.pools_apart(acquire, &lines[0])
+        {
+            // A caller that is gone needs no answer.
+            let _ = reply_to.send(Ok(Reply::Refused(Box::new(refusal))));
+            return Ok(Ticket(self.shared.ticket(&lines[0])));
+        }
         self.admit(lines.len())?;
         let ticket = self.shared.ticket(&lines[0]);
         let carries = match &command {

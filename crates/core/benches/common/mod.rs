@@ -32,6 +32,8 @@ impl Load {
             holder: Arc::new(Holder::clone(&self.holder)),
             session: None,
             request: None,
+            also: Box::default(),
+            holds_on: false,
         };
         match self.apply(Command::Acquire(acquire)).reply {
             Reply::Granted(grant) => Some(grant.key),

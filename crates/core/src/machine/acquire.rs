@@ -4,14 +4,17 @@ use alloc::boxed::Box;
 
 use super::{Step, deadline, never_fits};
 use crate::command::*;
+use crate::deadlock;
 use crate::event::Event;
 use crate::limits::{HOLDS_PER_OWNER_MAX, LANES_PER_POOL_MAX, LEASE_DEFAULT};
+use crate::mutation::Mistake;
 use crate::names::*;
 use crate::placement;
 use crate::pool::{Kind, Pool};
 use crate::record::{Hold, RequestStage, Waiter};
 use crate::refusal::Refusal;
 use crate::reply::{Queued, Reply};
+use crate::sets;
 use crate::view::Place;
 
 impl Step<'_> {
@@ -27,11 +30,17 @@ impl Step<'_> {
         {
             return self.acquire_again(&acquire, session, request, stage);
         }
+        if !acquire.also.is_empty() {
+            return self.acquire_set(acquire, session);
+        }
 
         // An unknown pool is checked as what it would become, and made only if nothing is wrong.
         let unknown = match self.state().pools.get(&acquire.pool) {
             Some(_) => None,
-            None => Some(self.pool_on_first_use(&acquire)?),
+            None => {
+                let Acquire { pool, demand, size, lifetime, .. } = &acquire;
+                Some(pool_on_first_use(pool, demand, *size, lifetime.as_ref())?)
+            }
         };
         let made;
         let pool = match &unknown {
@@ -41,7 +50,7 @@ impl Step<'_> {
             }
             None => &*self.state().pools[&acquire.pool],
         };
-        self.check_kind(&acquire, pool)?;
+        check_kind(&acquire.pool, &acquire.demand, acquire.size, pool)?;
         let lifetime = self.lifetime(&acquire, pool, session.is_some())?;
         if pool.removing {
             return Err(Refusal::PoolRemoving { pool: acquire.pool });
@@ -49,11 +58,16 @@ impl Step<'_> {
         if let Some(refusal) = never_fits(&acquire.pool, pool, &acquire.demand) {
             return Err(refusal);
         }
-        self.check_limits(namespace, unknown.is_some(), &lifetime)?;
+        self.check_limits(namespace, usize::from(unknown.is_some()), 1, &lifetime)?;
 
         let id = WaiterId(self.state().counters.waiter_next);
         let place = Place::new(acquire.priority, id);
-        let served = placement::next(pool, Some((place, &acquire.demand)), self.stamp.nonce);
+        let served = if pool.queue.has_sets() {
+            let taken = sets::room(self.state(), pool, place, &acquire.demand, self.stamp.nonce);
+            taken.map(|taken| (place, taken))
+        } else {
+            placement::next(pool, Some((place, &acquire.demand)), self.stamp.nonce)
+        };
         match served {
             Some((first, taken)) if first == place => {
                 let hold = Hold {
@@ -67,6 +81,7 @@ impl Step<'_> {
                     lifetime,
                     session,
                     request: acquire.request,
+                    also: Box::default(),
                 };
                 self.make_pool(&hold.pool, unknown);
                 let token = Token(self.state().counters.token_next);
@@ -98,7 +113,7 @@ impl Step<'_> {
             Wait::For(ttl) => Some(self.at() + ttl),
             Wait::Forever => None,
         };
-        self.check_queue_limits(pool, &acquire.demand)?;
+        self.check_queue_limits(pool, Some(&acquire.demand))?;
         let waiter = Waiter {
             key: Key::from_nonce(self.stamp.nonce),
             since: self.at(),
@@ -110,9 +125,21 @@ impl Step<'_> {
             priority: acquire.priority,
             session,
             request: acquire.request,
+            also: Box::default(),
+            holds_on: acquire.holds_on,
         };
+        self.check_deadlock(id, &waiter)?;
         self.emit(Event::Queued { id, waiter: Box::new(waiter) });
         Ok(Reply::Queued(self.queued(id)))
+    }
+
+    /// Refuses a wait that could never end.
+    pub(super) fn check_deadlock(&self, id: WaiterId, waiter: &Waiter) -> Result<(), Refusal> {
+        let found = if waiter.holds_on { deadlock::cycle(self.state(), id, waiter) } else { None };
+        match found {
+            Some(cycle) if !Mistake::WaitsForEver.is_made() => Err(Refusal::Deadlock { cycle }),
+            _ => Ok(()),
+        }
     }
 
     /// The same request id again: the answer is where that request stands now.
@@ -128,12 +155,20 @@ impl Step<'_> {
             RequestStage::Ended { token, .. } => Err(Refusal::RequestEnded { request: request.clone(), token }),
             RequestStage::Held(token) => {
                 let hold = &self.state().holds[&token];
-                let same_amount = match acquire.demand.amount {
-                    Amount::Count(count) => count == hold.taken.units && !hold.taken.all,
-                    Amount::All => hold.taken.all,
+                let has = |pool: &PoolPath, demand: &Demand| {
+                    let taken = if hold.pool == *pool {
+                        Some(&hold.taken)
+                    } else {
+                        hold.also.iter().find(|part| part.pool == *pool).map(|part| &part.taken)
+                    };
+                    taken.is_some_and(|taken| match demand.amount {
+                        Amount::Count(count) => count == taken.units && !taken.all,
+                        Amount::All => taken.all,
+                    })
                 };
                 let same_caller = hold.session == session && hold.holder.id == acquire.holder.id;
-                if hold.pool != acquire.pool || !same_caller || !same_amount {
+                let same_size = hold.also.len() == acquire.also.len();
+                if !same_caller || !same_size || !acquire.parts().all(|(pool, demand)| has(pool, demand)) {
                     return Err(reused());
                 }
                 Ok(Reply::Granted(self.machine.grant(token)))
@@ -141,15 +176,22 @@ impl Step<'_> {
             RequestStage::Waiting(id) => {
                 let waiter = &self.state().waiters[&id];
                 let same_caller = waiter.session == session && waiter.holder.id == acquire.holder.id;
-                if waiter.pool != acquire.pool || !same_caller || waiter.demand != acquire.demand {
+                let wants = |pool, demand| waiter.parts().any(|part| part == (pool, demand));
+                let same_size = waiter.also.len() == acquire.also.len();
+                if !same_caller || !same_size || !acquire.parts().all(|(pool, demand)| wants(pool, demand)) {
                     return Err(reused());
+                }
+                if acquire.wait == Wait::Try && waiter.is_set() {
+                    return Err(Refusal::Busy(Box::new(self.no_room_for_set(id))));
                 }
                 if acquire.wait == Wait::Try {
                     let position = self.queued(id).position;
                     return Err(Refusal::Busy(Box::new(self.state().no_room(&acquire.pool, position, self.at()))));
                 }
                 let (pool, holder) = (waiter.pool.clone(), waiter.holder.id.clone());
+                let also: Box<[_]> = waiter.also.iter().map(|part| part.pool.clone()).collect();
                 if self.state().pools[&pool].queue.is_away(waiter.place(id)) {
+                    self.set_unserved(&pool, &also);
                     self.emit(Event::WaiterBack { id, pool: pool.clone(), holder });
                     self.serve(&pool);
                 }
@@ -162,43 +204,12 @@ impl Step<'_> {
         }
     }
 
-    fn queued(&self, id: WaiterId) -> Queued {
+    /// A set's place is that in the pool where most are before it.
+    pub(super) fn queued(&self, id: WaiterId) -> Queued {
         let waiter = &self.state().waiters[&id];
-        let ahead = self.state().pools[&waiter.pool].queue.ahead_of(waiter.place(id));
+        let ahead = waiter.parts().map(|(pool, _)| self.state().pools[pool].queue.ahead_of(waiter.place(id))).max();
+        let ahead = ahead.expect("it has a pool");
         Queued { waiter: id, position: ahead + 1, deadline: waiter.deadline }
-    }
-
-    fn pool_on_first_use(&self, acquire: &Acquire) -> Result<PoolSpec, Refusal> {
-        // Resources cannot be guessed: a pool of them is declared.
-        if acquire.demand.selector.is_some() {
-            return Err(Refusal::UnknownPool { pool: acquire.pool.clone() });
-        }
-        let window = match acquire.lifetime {
-            Some(Lifetime::Window(window)) => Some(window),
-            _ => None,
-        };
-        Ok(PoolSpec {
-            capacity: Capacity::Units(acquire.size.unwrap_or(1)),
-            order: Order::Strict,
-            window,
-            declared: false,
-        })
-    }
-
-    fn check_kind(&self, acquire: &Acquire, pool: &Pool) -> Result<(), Refusal> {
-        let path = || acquire.pool.clone();
-        if acquire.demand.selector.is_some() && matches!(pool.kind, Kind::Units(_)) {
-            return Err(Refusal::WrongKind {
-                pool: path(),
-                why: "has anonymous units: a selector has nothing to choose from".into(),
-            });
-        }
-        match acquire.size {
-            Some(asked) if asked != pool.size() => {
-                Err(Refusal::SizeMismatch { pool: path(), size: pool.size(), asked })
-            }
-            _ => Ok(()),
-        }
     }
 
     fn lifetime(&self, acquire: &Acquire, pool: &Pool, in_session: bool) -> Result<Lifetime, Refusal> {
@@ -213,12 +224,19 @@ impl Step<'_> {
         }
     }
 
-    fn check_limits(&self, namespace: &Namespace, makes_pool: bool, lifetime: &Lifetime) -> Result<(), Refusal> {
+    /// Whether there may be so many more pools and holds.
+    pub(super) fn check_limits(
+        &self,
+        namespace: &Namespace,
+        pools: usize,
+        holds: usize,
+        lifetime: &Lifetime,
+    ) -> Result<(), Refusal> {
         let limits = &self.machine.limits;
-        if makes_pool && self.state().pools.len() >= limits.pools_max {
+        if pools > 0 && self.state().pools.len() + pools > limits.pools_max {
             return Err(limit("pools_max", limits.pools_max));
         }
-        if self.state().holds.len() >= limits.holds_max {
+        if self.state().holds.len() + holds > limits.holds_max {
             return Err(limit("holds_max", limits.holds_max));
         }
         if let Lifetime::Bound(owner) = lifetime
@@ -230,7 +248,8 @@ impl Step<'_> {
         Ok(())
     }
 
-    fn check_queue_limits(&self, pool: &Pool, demand: &Demand) -> Result<(), Refusal> {
+    /// Whether one more may wait, in a lane if it wants nothing of other pools.
+    pub(super) fn check_queue_limits(&self, pool: &Pool, lane: Option<&Demand>) -> Result<(), Refusal> {
         let limits = &self.machine.limits;
         if pool.queue.len() >= limits.waiters_per_pool_max {
             return Err(limit("waiters_per_pool_max", limits.waiters_per_pool_max));
@@ -238,16 +257,50 @@ impl Step<'_> {
         if self.state().waiters.len() >= limits.waiters_max {
             return Err(limit("waiters_max", limits.waiters_max));
         }
-        if !pool.queue.has_lane(demand) && pool.queue.lanes() >= LANES_PER_POOL_MAX {
+        let new_lane = lane.is_some_and(|demand| !pool.queue.has_lane(demand));
+        if new_lane && pool.queue.lanes() >= LANES_PER_POOL_MAX {
             return Err(limit("lanes_per_pool_max", LANES_PER_POOL_MAX));
         }
         Ok(())
     }
 
-    fn make_pool(&mut self, path: &PoolPath, unknown: Option<PoolSpec>) {
+    pub(super) fn make_pool(&mut self, path: &PoolPath, unknown: Option<PoolSpec>) {
         if let Some(spec) = unknown {
             self.emit(Event::PoolSet { pool: path.clone(), spec, created: true });
         }
+    }
+}
+
+/// What an unknown pool becomes by being asked for.
+pub(super) fn pool_on_first_use(
+    path: &PoolPath,
+    demand: &Demand,
+    size: Option<u32>,
+    lifetime: Option<&Lifetime>,
+) -> Result<PoolSpec, Refusal> {
+    // Resources cannot be guessed: a pool of them is declared.
+    if demand.selector.is_some() {
+        return Err(Refusal::UnknownPool { pool: path.clone() });
+    }
+    let window = match lifetime {
+        Some(Lifetime::Window(window)) => Some(*window),
+        _ => None,
+    };
+    Ok(PoolSpec { capacity: Capacity::Units(size.unwrap_or(1)), order: Order::Strict, window, declared: false })
+}
+
+pub(super) fn check_kind(path: &PoolPath, demand: &Demand, size: Option<u32>, pool: &Pool) -> Result<(), Refusal> {
+    if demand.selector.is_some() && matches!(pool.kind, Kind::Units(_)) {
+        return Err(Refusal::WrongKind {
+            pool: path.clone(),
+            why: "has anonymous units: a selector has nothing to choose from".into(),
+        });
+    }
+    match size {
+        Some(asked) if asked != pool.size() => {
+            Err(Refusal::SizeMismatch { pool: path.clone(), size: pool.size(), asked })
+        }
+        _ => Ok(()),
     }
 }
 

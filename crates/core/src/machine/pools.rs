@@ -54,13 +54,9 @@ impl Step<'_> {
         let doomed: Vec<_> = waiters
             .into_iter()
             .filter(|id| {
-                let waiter = &self.state().waiters[id];
-                let by_window = match (&waiter.lifetime, pool.window) {
-                    (Lifetime::Window(own), window) => window != Some(*own),
-                    (_, window) => window.is_some(),
-                };
-                by_window
-                    || *judged.entry(&waiter.demand).or_insert_with(|| never_fits(path, pool, &waiter.demand).is_some())
+                let (demand, window) = self.state().waiters[id].part(path);
+                window != pool.window
+                    || *judged.entry(demand).or_insert_with(|| never_fits(path, pool, demand).is_some())
             })
             .collect();
         for id in doomed {
@@ -82,6 +78,7 @@ impl Step<'_> {
             return Err(Refusal::PoolRemoving { pool: path });
         }
         self.emit(Event::ConditionSet { pool: path.clone(), resource, condition });
+        self.neighbours_unserved(&path);
         self.serve(&path);
         Ok(Reply::Done)
     }

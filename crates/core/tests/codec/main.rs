@@ -116,6 +116,7 @@ fn every_reply_makes_the_round_trip() {
         Granted: Reply::Granted(Box::new(Grant {
             pool: pool(), token: Token(7), key: key(), units: 1, resources: vec![resource()],
             lifetime: Lifetime::Kept, since: at(1), deadline: Some(at(2)),
+            also: vec![GrantedPart { pool: other_pool(), units: 5, resources: vec![resource()], until: Some(at(3)) }],
         }));
         Queued: Reply::Queued(Queued { waiter: WaiterId(5), position: 2, deadline: None });
         Renewed: Reply::Renewed { token: Token(7), deadline: at(9), ttl: LEASE_DEFAULT };
@@ -136,7 +137,16 @@ fn every_reply_makes_the_round_trip() {
 #[test]
 fn every_refusal_makes_the_round_trip() {
     let room = || {
-        Box::new(NoRoom { pool: pool(), at: at(3), holders: vec![hold_view()], holders_total: 2, position: 1, free: 0 })
+        let room = NoRoom {
+            pool: pool(),
+            at: at(3),
+            holders: vec![hold_view()],
+            holders_total: 2,
+            position: 1,
+            free: 0,
+            also: Vec::new(),
+        };
+        Box::new(NoRoom { also: vec![room.clone()], ..room })
     };
     round_trips!(Refusal {
         UnknownSession: Refusal::UnknownSession;
@@ -151,6 +161,11 @@ fn every_refusal_makes_the_round_trip() {
         PoolRemoving: Refusal::PoolRemoving { pool: pool() };
         NeverFits: Refusal::NeverFits { pool: pool(), asked: 2, most: 1 };
         LimitReached: Refusal::LimitReached { limit: "holds_max".into(), max: 4_000_000 };
+        PoolsApart: Refusal::PoolsApart { pool: pool(), other: other_pool() };
+        Deadlock: Refusal::Deadlock { cycle: vec![
+            Blocked { holder: holder().id.clone(), session: Some(SessionId(3)), pool: pool(), token: Some(Token(7)) },
+            Blocked { holder: holder().id.clone(), session: None, pool: other_pool(), token: None },
+        ] };
         OutOfService: Refusal::OutOfService { pool: pool(), condition: Condition::Drained(None) };
         Busy: Refusal::Busy(room());
         TimedOut: Refusal::TimedOut(room());
@@ -210,6 +225,7 @@ fn every_query_and_every_view_makes_the_round_trip() {
         deadline: Some(at(9)),
         session: Some(SessionId(3)),
         request: Some(request()),
+        also: vec![(other_pool(), demand())],
     };
     let session = SessionView {
         id: SessionId(3),
@@ -245,8 +261,11 @@ fn every_event_makes_the_round_trip() {
         };
         Ended: Event::Ended {
             token, pool: pool(), holder: holder_id(), session: Some(session), since: at(1), how: HoldEnd::Released,
+            also: Box::new([other_pool()]),
         };
-        WaitEnded: Event::WaitEnded { id, pool: pool(), holder: holder_id(), since: at(1), how: WaitEnd::TimedOut };
+        WaitEnded: Event::WaitEnded {
+            id, pool: pool(), holder: holder_id(), since: at(1), how: WaitEnd::TimedOut, also: Box::new([other_pool()]),
+        };
         WaiterAway: Event::WaiterAway { id, pool: pool(), holder: holder_id() };
         WaiterBack: Event::WaiterBack { id, pool: pool(), holder: holder_id() };
         RequestWithdrawn: Event::RequestWithdrawn { namespace: namespace(), request: request() };

@@ -15,6 +15,8 @@ pub(super) fn acquire() -> Acquire {
         holder: holder(),
         session: Some(key()),
         request: Some(request()),
+        also: Box::new([Part { pool: other_pool(), demand: demand(), size: Some(2) }]),
+        holds_on: true,
     }
 }
 
@@ -28,6 +30,8 @@ pub(super) fn bare_acquire() -> Acquire {
         holder: Arc::new(Holder::parse("bob", []).unwrap()),
         session: None,
         request: None,
+        also: Box::default(),
+        holds_on: false,
         ..acquire()
     }
 }
@@ -44,6 +48,8 @@ pub(super) fn waiter() -> Waiter {
         deadline: Some(at(9)),
         session: Some(SessionId(3)),
         request: Some(request()),
+        also: Box::new([WaitedPart { pool: other_pool(), demand: demand(), window: Some(TTL_MIN) }]),
+        holds_on: true,
     }
 }
 
@@ -59,6 +65,7 @@ pub(super) fn hold() -> Hold {
         deadline: Some(at(9)),
         session: Some(SessionId(3)),
         request: Some(request()),
+        also: Box::new([held_part()]),
     }
 }
 
@@ -73,7 +80,17 @@ pub(super) fn hold_view() -> HoldView {
         since: at(2),
         deadline: Some(at(9)),
         session: Some(SessionId(3)),
+        also: vec![held_part()],
     }
+}
+
+pub(super) fn held_part() -> HeldPart {
+    let taken = Taken { units: 5, resources: Box::default(), all: false };
+    HeldPart { pool: other_pool(), taken, until: Some(at(8)) }
+}
+
+pub(super) fn other_pool() -> PoolPath {
+    PoolPath::new(namespace(), PoolName::parse("rate").unwrap())
 }
 
 pub(super) fn named_pool() -> PoolSpec {

@@ -17,6 +17,8 @@ pub(super) fn request(pool: &str) -> Acquire {
         holder: Arc::new(Holder::parse("tester", []).expect("a holder")),
         session: None,
         request: None,
+        also: Box::default(),
+        holds_on: false,
     }
 }
 

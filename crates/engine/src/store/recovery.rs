@@ -218,15 +218,18 @@ fn check_event(state: &State, at: Timestamp, event: &Event) -> Result<(), Wrong>
 }
 
 fn check_hold(state: &State, hold: &Hold) -> Result<(), Wrong> {
-    let pool = state.pool(&hold.pool).ok_or_else(|| format!("there is no pool {:?}", hold.pool))?;
-    let mut seen = BTreeSet::new();
-    for name in &hold.taken.resources {
-        match pool.resource(name) {
-            None => return Err(format!("pool {:?} has no resource {name}", hold.pool)),
-            Some((_, resource)) if resource.hold().is_some() || !seen.insert(name) => {
-                return Err(format!("resource {name} of pool {:?} would have two holders", hold.pool));
+    each_once(hold.parts().map(|(path, _)| path))?;
+    for (path, taken) in hold.parts() {
+        let pool = state.pool(path).ok_or_else(|| format!("there is no pool {path:?}"))?;
+        let mut seen = BTreeSet::new();
+        for name in &taken.resources {
+            match pool.resource(name) {
+                None => return Err(format!("pool {path:?} has no resource {name}")),
+                Some((_, resource)) if resource.hold().is_some() || !seen.insert(name) => {
+                    return Err(format!("resource {name} of pool {path:?} would have two holders"));
+                }
+                Some(_) => {}
             }
-            Some(_) => {}
         }
     }
     match (&hold.lifetime, hold.session) {
@@ -240,8 +243,20 @@ fn check_hold(state: &State, hold: &Hold) -> Result<(), Wrong> {
 }
 
 fn check_waiter(state: &State, waiter: &Waiter) -> Result<(), Wrong> {
-    pool_there(state, &waiter.pool)?;
+    each_once(waiter.parts().map(|(path, _)| path))?;
+    waiter.parts().try_for_each(|(path, _)| pool_there(state, path))?;
     waiter.session.map_or(Ok(()), |id| session_there(state, id))
+}
+
+/// Of every pool a set has, or wants, something once.
+fn each_once<'a>(paths: impl Iterator<Item = &'a PoolPath>) -> Result<(), Wrong> {
+    let mut seen = BTreeSet::new();
+    for path in paths {
+        if path.namespace() != seen.first().map_or(path, |first: &&PoolPath| first).namespace() || !seen.insert(path) {
+            return Err(format!("pool {path:?} cannot be one more of a set"));
+        }
+    }
+    Ok(())
 }
 
 fn pool_there(state: &State, path: &PoolPath) -> Result<(), Wrong> {

@@ -109,31 +109,33 @@ impl Rows {
         match event {
             Event::Queued { id, waiter } => {
                 self.waiters.insert(*id);
-                self.pool_changed(&waiter.pool);
+                waiter.parts().for_each(|(pool, _)| self.pool_changed(pool));
             }
             Event::Granted { token, hold, waiter } => {
                 if let Some(id) = waiter {
                     self.waiter_gone(*id);
                 }
                 self.holds.insert(*token);
-                self.pool_changed(&hold.pool);
+                hold.parts().for_each(|(pool, _)| self.pool_changed(pool));
             }
             Event::Renewed { .. } if Mistake::ForgetsARow.is_made() => {}
             Event::Renewed { token, .. } => {
                 self.holds.insert(*token);
             }
             // The pool may be idle now, and a resource has been used, or has left.
-            Event::Ended { token, pool, .. } => {
+            Event::Ended { token, pool, also, .. } => {
                 if *token >= self.written.token_next {
                     self.holds.remove(token);
                 } else {
                     self.holds.insert(*token);
                 }
                 self.pool_changed(pool);
+                also.iter().for_each(|pool| self.pool_changed(pool));
             }
-            Event::WaitEnded { id, pool, .. } => {
+            Event::WaitEnded { id, pool, also, .. } => {
                 self.waiter_gone(*id);
                 self.pool_changed(pool);
+                also.iter().for_each(|pool| self.pool_changed(pool));
             }
             Event::WaiterAway { id, .. } | Event::WaiterBack { id, .. } => {
                 self.waiters.insert(*id);

@@ -50,6 +50,8 @@ fn a_hold_that_ended_before_the_rows_were_written_never_becomes_one() {
             lifetime: None,
             session: None,
             request: None,
+            also: Box::default(),
+            holds_on: false,
             size: None,
             ..world.acquire()
         };

@@ -318,6 +318,8 @@ impl World {
             holder: self.holder(),
             session: session.map(|(key, _)| key),
             request: self.random.one_in(3).then(|| self.request()),
+            also: Box::default(),
+            holds_on: false,
         }
     }
 

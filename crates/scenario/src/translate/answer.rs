@@ -62,8 +62,14 @@ fn granted(grant: &Grant) -> Outcome {
         .with("lifetime", lifetime_word(&grant.lifetime))
         .with("since", time(grant.since))
         .with("until", time_or_none(grant.deadline))
+        .with_list("also", grant.also.iter().map(|part| format!("{}:{}", part.pool.name(), part.units)))
+        .with_list("also-resources", grant.also.iter().flat_map(|part| &part.resources).map(|resource| &resource.name))
+        .with_list(
+            "windows",
+            grant.also.iter().filter_map(|part| Some(format!("{}:{}", part.pool.name(), time(part.until?)))),
+        )
         .with_key(grant.key);
-    for resource in &grant.resources {
+    for resource in grant.resources.iter().chain(grant.also.iter().flat_map(|part| &part.resources)) {
         for (name, value) in resource.labels.iter().chain(resource.properties.iter()) {
             outcome = outcome.with(format!("{}.{name}", resource.name), value);
         }
@@ -87,12 +93,17 @@ pub fn refused(refusal: &Refusal) -> Outcome {
             .with("window", window.map_or_else(|| "none".into(), |window| duration_text(window.as_millis()))),
         Refusal::NeverFits { pool, most, .. } => outcome.with("pool", pool.name()).with("most", most),
         Refusal::LimitReached { limit, max } => outcome.with("limit", limit).with("max", max),
+        Refusal::PoolsApart { pool, .. } => outcome.with("pool", pool.name()),
+        Refusal::Deadlock { cycle } => {
+            outcome.with_list("cycle", cycle.iter().map(|it| format!("{}>{}", it.holder, it.pool.name())))
+        }
         Refusal::OutOfService { pool, condition } => with_condition(outcome.with("pool", pool.name()), condition),
         Refusal::Busy(room) | Refusal::TimedOut(room) => with_holders(outcome, &room.holders)
             .with("pool", room.pool.name())
             .with("holders-total", room.holders_total)
             .with("position", room.position)
-            .with("free", room.free),
+            .with("free", room.free)
+            .with_list("also", room.also.iter().map(|room| room.pool.name())),
         Refusal::NotRenewable { token, .. } => outcome.with("token", token.0),
         Refusal::NotReleasable { token, deadline } => outcome.with("token", token.0).with("until", time(*deadline)),
         Refusal::MovedOn { pool, expected, now } => {
@@ -142,10 +153,12 @@ pub fn view(action: &Action, view: &View) -> Outcome {
         (View::Pools(page), _) => outcome.with_list("pools", page.items.iter().map(|pool| pool.pool.name())),
         (View::Holds(page), _) => with_holds(outcome, &page.items),
         (View::Queue(page), _) => {
-            outcome.with_list("order", page.items.iter().map(|waiter| &waiter.holder.id)).with_list(
-                "away",
-                page.items.iter().filter(|waiter| waiter.position.is_none()).map(|waiter| &waiter.holder.id),
-            )
+            let away = page.items.iter().filter(|waiter| waiter.position.is_none());
+            let also = page.items.first().map_or(&[][..], |first| &first.also);
+            outcome
+                .with_list("order", page.items.iter().map(|waiter| &waiter.holder.id))
+                .with_list("away", away.map(|waiter| &waiter.holder.id))
+                .with_list("also", also.iter().map(|(pool, demand)| wanted(pool, demand)))
         }
         (View::Sessions(page), _) => {
             let attached = page.items.iter().filter(|session| session.attached);
@@ -199,8 +212,16 @@ fn with_holds(outcome: Outcome, holds: &[HoldView]) -> Outcome {
         Some(first) => outcome
             .with("units", first.units)
             .with("lifetime", lifetime_word(&first.lifetime))
-            .with_list("resources", &first.resources),
+            .with_list("resources", &first.resources)
+            .with_list("also", first.also.iter().map(|part| format!("{}:{}", part.pool.name(), part.taken.units))),
         None => outcome,
+    }
+}
+
+fn wanted(pool: &PoolPath, demand: &Demand) -> String {
+    match demand.amount {
+        Amount::Count(count) => format!("{}:{count}", pool.name()),
+        Amount::All => format!("{}:all", pool.name()),
     }
 }
 

@@ -123,19 +123,20 @@ fn path(pool: &action::Pool) -> Result<PoolPath, Invalid> {
 }
 
 fn acquire(acquire: &action::Acquire, session: Option<&OwnSession>) -> Result<Acquire, Invalid> {
-    let selector = match (&acquire.select, &acquire.resource) {
-        (Some(text), _) => Some(Selector::parse(text).map_err(|error| Invalid::new("selector", error.to_string()))?),
-        (None, Some(name)) => Some(Selector::named(&ResourceName::parse(name)?)),
-        (None, None) => None,
-    };
-    let amount = match acquire.amount {
-        action::Amount::All => Amount::All,
-        action::Amount::Count(0) => return Err(Invalid::new("units", "is 0; the least is 1")),
-        action::Amount::Count(count) => Amount::Count(count),
-    };
+    let pool = path(&acquire.pool)?;
+    let mut also = Vec::with_capacity(acquire.also.len());
+    for part in &acquire.also {
+        also.push(Part {
+            pool: PoolPath::new(pool.namespace().clone(), PoolName::parse(&part.pool)?),
+            demand: demand(part.amount, part.select.as_deref(), part.resource.as_deref())?,
+            size: part.size,
+        });
+    }
     Ok(Acquire {
-        pool: path(&acquire.pool)?,
-        demand: Demand { amount, selector },
+        also: Part::parse_all(&pool, also)?,
+        holds_on: acquire.holds_on,
+        pool,
+        demand: demand(acquire.amount, acquire.select.as_deref(), acquire.resource.as_deref())?,
         size: acquire.size,
         lifetime: acquire.lifetime.as_ref().map(lifetime).transpose()?,
         wait: match acquire.wait {
@@ -152,6 +153,20 @@ fn acquire(acquire: &action::Acquire, session: Option<&OwnSession>) -> Result<Ac
         },
         request: acquire.request.as_deref().map(RequestId::parse).transpose()?,
     })
+}
+
+fn demand(amount: action::Amount, select: Option<&str>, resource: Option<&str>) -> Result<Demand, Invalid> {
+    let selector = match (select, resource) {
+        (Some(text), _) => Some(Selector::parse(text).map_err(|error| Invalid::new("selector", error.to_string()))?),
+        (None, Some(name)) => Some(Selector::named(&ResourceName::parse(name)?)),
+        (None, None) => None,
+    };
+    let amount = match amount {
+        action::Amount::All => Amount::All,
+        action::Amount::Count(0) => return Err(Invalid::new("units", "is 0; the least is 1")),
+        action::Amount::Count(count) => Amount::Count(count),
+    };
+    Ok(Demand { amount, selector })
 }
 
 fn lifetime(lifetime: &action::Lifetime) -> Result<Lifetime, Invalid> {

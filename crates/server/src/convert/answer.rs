@@ -19,7 +19,31 @@ pub(crate) fn grant(grant: &Grant) -> v1::Grant {
         ttl_ms,
         since_ms: grant.since.as_millis(),
         deadline_ms: grant.deadline.map(Timestamp::as_millis),
+        also: grant.also.iter().map(granted_part).collect(),
     }
+}
+
+fn granted_part(part: &GrantedPart) -> v1::GrantedPart {
+    v1::GrantedPart {
+        pool: part.pool.name().to_string(),
+        units: part.units,
+        resources: part.resources.iter().map(resource).collect(),
+        deadline_ms: part.until.map(Timestamp::as_millis),
+    }
+}
+
+pub(super) fn held_part(part: &HeldPart) -> v1::HeldPart {
+    v1::HeldPart {
+        pool: part.pool.name().to_string(),
+        units: Some(part.taken.units),
+        resources: part.taken.resources.iter().map(ToString::to_string).collect(),
+        deadline_ms: part.until.map(Timestamp::as_millis),
+    }
+}
+
+pub(super) fn wanted_part(pool: &PoolPath, demand: &Demand) -> v1::Part {
+    let Wanted { units, all, select } = wanted(demand);
+    v1::Part { pool: pool.name().to_string(), units, all, select, size: None }
 }
 
 pub(crate) fn queued(queued: &Queued) -> v1::Queued {
@@ -64,6 +88,7 @@ pub(crate) fn hold(view: &HoldView) -> v1::Hold {
         since_ms: view.since.as_millis(),
         deadline_ms: view.deadline.map(Timestamp::as_millis),
         session: view.session.map(|session| session.0),
+        also: view.also.iter().map(held_part).collect(),
     }
 }
 
@@ -96,6 +121,7 @@ pub(crate) fn queue(page: &Page<WaiterView, Place>) -> v1::ListQueueResponse {
             since_ms: view.since.as_millis(),
             deadline_ms: view.deadline.map(Timestamp::as_millis),
             session: view.session.map(|session| session.0),
+            also: view.also.iter().map(|(pool, demand)| wanted_part(pool, demand)).collect(),
         }
     };
     v1::ListQueueResponse {

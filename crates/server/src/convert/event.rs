@@ -4,7 +4,7 @@ use tenure_core::*;
 use tenure_engine::Recorded;
 use tenure_proto::v1;
 
-use super::answer::{Lived, Wanted, lived, wanted};
+use super::answer::{Lived, Wanted, held_part, lived, wanted, wanted_part};
 use super::pool::{condition, owned, spec};
 
 pub(crate) fn event(recorded: &Recorded) -> v1::Event {
@@ -28,7 +28,7 @@ pub(crate) fn event(recorded: &Recorded) -> v1::Event {
             deadline_ms: Some(deadline.as_millis()),
             ..told
         },
-        Event::Ended { token, session, since, how, .. } => {
+        Event::Ended { token, session, since, how, also, .. } => {
             let (how, note) = hold_end(how);
             v1::Event {
                 token: Some(token.0),
@@ -36,12 +36,17 @@ pub(crate) fn event(recorded: &Recorded) -> v1::Event {
                 since_ms: Some(since.as_millis()),
                 how: how.into(),
                 note,
+                also: ended(also),
                 ..told
             }
         }
-        Event::WaitEnded { id, since, how, .. } => {
-            v1::Event { waiter: Some(id.0), since_ms: Some(since.as_millis()), how: wait_end(*how).into(), ..told }
-        }
+        Event::WaitEnded { id, since, how, also, .. } => v1::Event {
+            waiter: Some(id.0),
+            since_ms: Some(since.as_millis()),
+            how: wait_end(*how).into(),
+            also: ended(also),
+            ..told
+        },
         Event::WaiterAway { id, .. } | Event::WaiterBack { id, .. } => v1::Event { waiter: Some(id.0), ..told },
         Event::SessionOpened { id, holder, grace, .. } => {
             v1::Event { session: Some(id.0), meta: owned(holder.meta()), ttl_ms: Some(grace.as_millis()), ..told }
@@ -62,6 +67,10 @@ pub(crate) fn event(recorded: &Recorded) -> v1::Event {
     }
 }
 
+fn ended(also: &[PoolPath]) -> Vec<v1::HeldPart> {
+    also.iter().map(|pool| v1::HeldPart { pool: pool.name().to_string(), ..v1::HeldPart::default() }).collect()
+}
+
 fn queued(id: WaiterId, waiter: &Waiter, told: v1::Event) -> v1::Event {
     let Lived { lifetime, ttl_ms, owner } = lived(&waiter.lifetime);
     let Wanted { units, all, select } = wanted(&waiter.demand);
@@ -77,6 +86,7 @@ fn queued(id: WaiterId, waiter: &Waiter, told: v1::Event) -> v1::Event {
         priority: Some(waiter.priority.get().into()),
         deadline_ms: waiter.deadline.map(Timestamp::as_millis),
         session: waiter.session.map(|session| session.0),
+        waits_also: waiter.also.iter().map(|part| wanted_part(&part.pool, &part.demand)).collect(),
         ..told
     }
 }
@@ -95,6 +105,7 @@ fn granted(token: Token, hold: &Hold, waiter: Option<WaiterId>, told: v1::Event)
         owner,
         deadline_ms: hold.deadline.map(Timestamp::as_millis),
         session: hold.session.map(|session| session.0),
+        also: hold.also.iter().map(held_part).collect(),
         ..told
     }
 }

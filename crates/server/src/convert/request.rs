@@ -37,22 +37,17 @@ pub(crate) fn acquire(request: v1::AcquireRequest, caller: &Caller) -> Result<Ac
         (false, None | Some(0)) => Wait::Try,
         (false, Some(millis)) => Wait::For(ttl("wait_ms", millis)?),
     };
-    let amount = match (request.all, request.units) {
-        (true, Some(_)) => return Err(Error::invalid("units", "units and all exclude each other")),
-        (true, None) => Amount::All,
-        (false, units) => Amount::Count(at_least_one("units", units.unwrap_or(1))?),
-    };
-    let selector = request.select.map(|text| {
-        Selector::parse(&text).map_err(|error| Error::invalid("select", format!("the selector cannot be read {error}")))
-    });
     let holder = match &caller.holder {
         Some(known) if request.holder.is_empty() && request.meta.is_empty() => known.clone(),
         Some(known) if request.holder.is_empty() => holder(known.id.as_str(), &request.meta)?,
         _ => holder(&request.holder, &request.meta)?,
     };
+    let pool = path(&request.namespace, &request.pool, caller)?;
     Ok(Acquire {
-        pool: path(&request.namespace, &request.pool, caller)?,
-        demand: Demand { amount, selector: selector.transpose()? },
+        also: also(&pool, request.also)?,
+        holds_on: request.holds_on,
+        pool,
+        demand: demand(request.units, request.all, request.select.as_deref())?,
         size: request.size.map(|size| at_least_one("size", size)).transpose()?,
         lifetime,
         wait,
@@ -64,6 +59,31 @@ pub(crate) fn acquire(request: v1::AcquireRequest, caller: &Caller) -> Result<Ac
         },
         request: request.request_id.map(|text| RequestId::parse(&text).in_field("request_id")).transpose()?,
     })
+}
+
+fn also(first: &PoolPath, parts: Vec<v1::Part>) -> Result<Box<[Part]>, Error> {
+    let parts = parts.into_iter().map(|part| {
+        Ok(Part {
+            pool: PoolPath::new(first.namespace().clone(), PoolName::parse(&part.pool).in_field("pool")?),
+            demand: demand(part.units, part.all, part.select.as_deref())?,
+            size: part.size.map(|size| at_least_one("size", size)).transpose()?,
+        })
+    });
+    // Past the bound there is no need to read them all.
+    let parts = parts.take(SET_POOLS_MAX).collect::<Result<_, Error>>()?;
+    Part::parse_all(first, parts).in_field("also")
+}
+
+fn demand(units: Option<u32>, all: bool, select: Option<&str>) -> Result<Demand, Error> {
+    let amount = match (all, units) {
+        (true, Some(_)) => return Err(Error::invalid("units", "units and all exclude each other")),
+        (true, None) => Amount::All,
+        (false, units) => Amount::Count(at_least_one("units", units.unwrap_or(1))?),
+    };
+    let selector = select.map(|text| {
+        Selector::parse(text).map_err(|error| Error::invalid("select", format!("the selector cannot be read {error}")))
+    });
+    Ok(Demand { amount, selector: selector.transpose()? })
 }
 
 fn lifetime(request: &v1::AcquireRequest) -> Result<Option<Lifetime>, Error> {

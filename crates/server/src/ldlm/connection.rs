@@ -309,6 +309,8 @@ mod tests {
             holder: Arc::new(Holder::parse("tester", []).unwrap()),
             session: Some(session),
             request: None,
+            also: Box::default(),
+            holds_on: false,
         }
     }
 

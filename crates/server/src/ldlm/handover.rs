@@ -281,6 +281,8 @@ mod tests {
                 holder: Arc::new(Holder::parse("tester", []).unwrap()),
                 session: None,
                 request: None,
+                also: Box::default(),
+                holds_on: false,
             });
             let acquiring = acquiring.unwrap();
             let ticket = acquiring.ticket();

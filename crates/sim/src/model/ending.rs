@@ -147,6 +147,7 @@ impl Model {
             since: hold.since,
             deadline: hold.deadline,
             session: hold.session,
+            also: Vec::new(),
         };
         let free_resources = u32::try_from(self.free_resources(pool).len()).expect("a few");
         NoRoom {
@@ -156,6 +157,7 @@ impl Model {
             holders_total: holds.len(),
             position,
             free: if pool.units.is_some() { self.free_units(pool) } else { free_resources },
+            also: Vec::new(),
         }
     }
 }

@@ -173,6 +173,7 @@ impl Model {
             lifetime: hold.lifetime.clone(),
             since: hold.since,
             deadline: hold.deadline,
+            also: Vec::new(),
         }
     }
 }

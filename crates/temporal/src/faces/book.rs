@@ -301,6 +301,8 @@ impl Book {
             holder: terms.holder,
             session: None,
             request: terms.request,
+            also: Box::default(),
+            holds_on: false,
         };
         self.apply(stamp, Command::Acquire(acquire))
     }

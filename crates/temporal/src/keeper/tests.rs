@@ -66,6 +66,8 @@ fn acquire(pool: &str, size: u32, wait: Wait, meta_bytes: usize) -> Command {
         holder: Arc::new(Holder::parse("job", META.map(|name| (name, &*meta))).unwrap()),
         session: None,
         request: None,
+        also: Box::default(),
+        holds_on: false,
     })
 }
 

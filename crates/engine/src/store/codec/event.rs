@@ -20,7 +20,7 @@ pub(super) fn event(event: &Event) -> stored::Event {
             deadline_ms: deadline.as_millis(),
             adopted_from: adopted_from.map(|id| id.0),
         }),
-        Event::Ended { token, pool, holder, session, since, how } => {
+        Event::Ended { token, pool, holder, session, since, how, also } => {
             let (how, note) = match how {
                 HoldEnd::Released => (stored::HoldEnd::Released, String::new()),
                 HoldEnd::Expired => (stored::HoldEnd::Expired, String::new()),
@@ -38,9 +38,10 @@ pub(super) fn event(event: &Event) -> stored::Event {
                 how: how.into(),
                 note,
                 session: session.map(|id| id.0),
+                also: also.iter().map(path).collect(),
             })
         }
-        Event::WaitEnded { id, pool, holder, since, how } => {
+        Event::WaitEnded { id, pool, holder, since, how, also } => {
             let how = match how {
                 WaitEnd::TimedOut => stored::WaitEnd::TimedOut,
                 WaitEnd::Withdrawn => stored::WaitEnd::Withdrawn,
@@ -56,6 +57,7 @@ pub(super) fn event(event: &Event) -> stored::Event {
                 holder: text(holder),
                 since_ms: since.as_millis(),
                 how: how.into(),
+                also: also.iter().map(path).collect(),
             })
         }
         Event::WaiterAway { id, pool, holder } => Kind::WaiterAway(waiter_moved(*id, pool, holder)),
@@ -138,6 +140,7 @@ pub(super) fn to_event(event: stored::Event) -> Result<Event, Wrong> {
             holder: holder_id(&it.holder)?,
             session: it.session.map(session_id).transpose()?,
             since: Timestamp::from_millis(it.since_ms),
+            also: it.also.into_iter().map(|pool| to_path(Some(pool))).collect::<Result<_, _>>()?,
         },
         Kind::WaitEnded(it) => Event::WaitEnded {
             id: waiter_id(it.id)?,
@@ -154,6 +157,7 @@ pub(super) fn to_event(event: stored::Event) -> Result<Event, Wrong> {
             pool: to_path(it.pool)?,
             holder: holder_id(&it.holder)?,
             since: Timestamp::from_millis(it.since_ms),
+            also: it.also.into_iter().map(|pool| to_path(Some(pool))).collect::<Result<_, _>>()?,
         },
         Kind::WaiterAway(it) => {
             Event::WaiterAway { id: waiter_id(it.id)?, pool: to_path(it.pool)?, holder: holder_id(&it.holder)? }

@@ -21,6 +21,17 @@ pub(super) fn hold(hold: &Hold) -> stored::Hold {
         deadline_ms: hold.deadline.map(Timestamp::as_millis),
         session: hold.session.map(|id| id.0),
         request: hold.request.as_ref().map(text),
+        also: hold.also.iter().map(held_part).collect(),
+    }
+}
+
+fn held_part(part: &HeldPart) -> stored::HeldPart {
+    stored::HeldPart {
+        pool: Some(path(&part.pool)),
+        units: part.taken.units,
+        resources: part.taken.resources.iter().map(text).collect(),
+        all: part.taken.all,
+        until_ms: part.until.map(Timestamp::as_millis),
     }
 }
 
@@ -38,47 +49,81 @@ pub(super) fn to_hold(hold: Option<stored::Hold>) -> Result<Hold, Wrong> {
         deadline: hold.deadline_ms.map(Timestamp::from_millis),
         session: hold.session.map(session_id).transpose()?,
         request: hold.request.as_deref().map(request).transpose()?,
+        also: hold.also.into_iter().map(to_held_part).collect::<Result<_, _>>()?,
+    })
+}
+
+fn to_held_part(part: stored::HeldPart) -> Result<HeldPart, Wrong> {
+    let resources: Box<[_]> = part.resources.iter().map(|name| resource_name(name)).collect::<Result<_, _>>()?;
+    Ok(HeldPart {
+        pool: to_path(part.pool)?,
+        taken: Taken { units: part.units, resources, all: part.all },
+        until: part.until_ms.map(Timestamp::from_millis),
     })
 }
 
 pub(super) fn waiter(waiter: &Waiter) -> stored::Waiter {
-    let count = match waiter.demand.amount {
-        Amount::Count(count) => Some(count),
-        Amount::All => None,
-    };
-    let selector = waiter.demand.selector.as_ref().map(|selector| selector.as_str().to_owned());
+    let also = waiter.also.iter().map(|part| stored::WaitedPart {
+        pool: Some(path(&part.pool)),
+        demand: Some(demand(&part.demand)),
+        window_ms: part.window.map(Ttl::as_millis),
+    });
     stored::Waiter {
         pool: Some(path(&waiter.pool)),
         key: Some(key(waiter.key)),
         holder: Some(holder(&waiter.holder)),
-        demand: Some(stored::Demand { count, selector }),
+        demand: Some(demand(&waiter.demand)),
         lifetime: Some(lifetime(&waiter.lifetime)),
         priority: waiter.priority.get().into(),
         since_ms: waiter.since.as_millis(),
         deadline_ms: waiter.deadline.map(Timestamp::as_millis),
         session: waiter.session.map(|id| id.0),
         request: waiter.request.as_ref().map(text),
+        also: also.collect(),
+        holds_on: waiter.holds_on,
     }
+}
+
+fn demand(demand: &Demand) -> stored::Demand {
+    let count = match demand.amount {
+        Amount::Count(count) => Some(count),
+        Amount::All => None,
+    };
+    stored::Demand { count, selector: demand.selector.as_ref().map(|selector| selector.as_str().to_owned()) }
+}
+
+fn to_demand(demand: Option<stored::Demand>) -> Result<Demand, Wrong> {
+    let demand = required("the demand", demand)?;
+    let selector = demand.selector.as_deref().map(Selector::parse).transpose();
+    Ok(Demand {
+        amount: demand.count.map_or(Amount::All, Amount::Count),
+        selector: selector.map_err(|error| format!("the selector: {error}"))?,
+    })
 }
 
 pub(super) fn to_waiter(waiter: Option<stored::Waiter>) -> Result<Waiter, Wrong> {
     let waiter = required("the waiter", waiter)?;
-    let demand = required("the demand", waiter.demand)?;
-    let selector = demand.selector.as_deref().map(Selector::parse).transpose();
+    let mut also = Vec::with_capacity(waiter.also.len());
+    for part in waiter.also {
+        also.push(WaitedPart {
+            pool: to_path(part.pool)?,
+            demand: to_demand(part.demand)?,
+            window: part.window_ms.map(|millis| ttl("window", millis)).transpose()?,
+        });
+    }
     Ok(Waiter {
         pool: to_path(waiter.pool)?,
         key: to_key(waiter.key)?,
         holder: to_holder(waiter.holder)?,
-        demand: Demand {
-            amount: demand.count.map_or(Amount::All, Amount::Count),
-            selector: selector.map_err(|error| format!("the selector: {error}"))?,
-        },
+        demand: to_demand(waiter.demand)?,
         lifetime: to_lifetime(waiter.lifetime)?,
         priority: Priority::parse(waiter.priority.into()).map_err(wrong)?,
         since: Timestamp::from_millis(waiter.since_ms),
         deadline: waiter.deadline_ms.map(Timestamp::from_millis),
         session: waiter.session.map(session_id).transpose()?,
         request: waiter.request.as_deref().map(request).transpose()?,
+        also: also.into(),
+        holds_on: waiter.holds_on,
     })
 }
 

@@ -262,6 +262,7 @@ impl<'a> Reader<'a> {
             deadline,
             session: None,
             request: terms.request,
+            also: Box::default(),
         };
         let token = number(&mut self.numbers, held.token, &mut self.token_next);
         Ok((Token(token), hold))
@@ -280,6 +281,8 @@ impl<'a> Reader<'a> {
             deadline: waiting.deadline_ms.map(Timestamp::from_millis),
             session: None,
             request: terms.request,
+            also: Box::default(),
+            holds_on: false,
         };
         let id = number(&mut self.arrivals, waiting.arrival, &mut self.waiter_next);
         Ok((WaiterId(id), waiter))

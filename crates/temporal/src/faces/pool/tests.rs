@@ -407,6 +407,8 @@ fn acquired_by_script(ticket: u64) -> Mail {
         holder: Holder::parse("script", []).unwrap().into(),
         session: None,
         request: None,
+        also: Box::default(),
+        holds_on: false,
     };
     Mail::Command { ticket, command: Command::Acquire(acquire), returns: false, nonce: None }
 }

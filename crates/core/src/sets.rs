@@ -1,0 +1,201 @@
+//! Who is next in pools where sets wait: requests that want something of several pools at once, and are served when each of
+//! the pools has room for them by its own order.
+//!
+//! A set takes nothing while it waits. But what it needs of a pool is kept aside from those behind it, in pools of any
+//! order: so the first of all waiters lacks only what is held, sets cannot wait for each other, and none is overtaken for
+//! ever. Only looks; the machine turns a choice into events.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use crate::command::{Amount, Demand, Order};
+use crate::limits::SETS_LOOKED_AT_MAX;
+use crate::mutation::Mistake;
+use crate::names::{PoolPath, WaiterId};
+use crate::placement::{choose, take_units};
+use crate::pool::{Kind, Pool, Taken};
+use crate::queue::Ordinals;
+use crate::state::State;
+use crate::view::Place;
+
+/// Who is served.
+pub(crate) enum Next {
+    One(Place, Taken),
+    /// With what it gets of each of its pools.
+    Set(Place, Vec<Taken>),
+}
+
+/// The first in order that can be served now in a pool where sets wait. A set with a pool that is itself `unserved` has to
+/// wait for that: somebody there may be before it.
+pub(crate) fn next(state: &State, unserved: &BTreeSet<PoolPath>, path: &PoolPath, nonce: u128) -> Option<Next> {
+    let pool = &*state.pools[path];
+    if !pool.hands_out() {
+        return None;
+    }
+    let mut left = Left::of(pool);
+    for wish in wishes(pool) {
+        if left.is_empty() {
+            return None;
+        }
+        let Wish { place, demand, set } = wish?;
+        let taken = left.fit(pool, demand, nonce);
+        match taken {
+            Some(taken) if !set => return Some(Next::One(place, taken)),
+            Some(taken) => {
+                if let Some(all) = everywhere(state, unserved, path, place, &taken, nonce) {
+                    return Some(Next::Set(place, all));
+                }
+            }
+            None => {}
+        }
+        left.keep_aside(state, pool, &wish?, nonce);
+    }
+    None
+}
+
+/// What somebody at `place` would get of a pool by its order, whoever of those ahead can be served or not.
+pub(crate) fn room(state: &State, pool: &Pool, place: Place, demand: &Demand, nonce: u128) -> Option<Taken> {
+    if !pool.hands_out() {
+        return None;
+    }
+    let mut left = Left::of(pool);
+    // Most of the time it is full, and then nobody's place matters.
+    left.fit(pool, demand, nonce)?;
+    for wish in wishes(pool) {
+        let wish = wish?;
+        if wish.place >= place {
+            break;
+        }
+        left.keep_aside(state, pool, &wish, nonce);
+        if left.is_empty() {
+            return None;
+        }
+    }
+    left.fit(pool, demand, nonce)
+}
+
+/// What the set at `place`, for which `path` has room, gets of all its pools if the others have room too.
+fn everywhere(
+    state: &State,
+    unserved: &BTreeSet<PoolPath>,
+    path: &PoolPath,
+    place: Place,
+    taken: &Taken,
+    nonce: u128,
+) -> Option<Vec<Taken>> {
+    let waiter = &state.waiters[&place.arrival()];
+    let parts = waiter.parts().map(|(pool, demand)| {
+        if pool == path {
+            return Some(taken.clone());
+        }
+        if unserved.contains(pool) {
+            return None;
+        }
+        room(state, &state.pools[pool], place, demand, nonce)
+    });
+    parts.collect()
+}
+
+/// What a waiter wants of one pool.
+#[derive(Clone, Copy)]
+struct Wish<'a> {
+    place: Place,
+    demand: &'a Demand,
+    set: bool,
+}
+
+/// Who could be next, in order: the heads of lanes, and the first so many sets. None where there are more.
+fn wishes(pool: &Pool) -> impl Iterator<Item = Option<Wish<'_>>> {
+    let mut wishes: Vec<_> =
+        pool.queue.heads().map(|(place, demand)| Wish { place, demand, set: false }).collect();
+    let mut sets = pool.queue.sets();
+    wishes.extend(sets.by_ref().take(SETS_LOOKED_AT_MAX).map(|(place, demand)| Wish { place, demand, set: true }));
+    wishes.sort_unstable_by_key(|wish| wish.place);
+    let end = sets.next().map(|(place, _)| place);
+    let known = wishes.into_iter().map(Some).take_while(move |wish| {
+        end.is_none_or(|end| wish.as_ref().is_some_and(|wish| wish.place < end))
+    });
+    known.chain(end.map(|_| None))
+}
+
+/// What of a pool is free and not kept aside for somebody ahead.
+pub(crate) enum Left {
+    Units(u32),
+    Resources(Ordinals),
+}
+
+impl Left {
+    pub(crate) fn of(pool: &Pool) -> Self {
+        match &pool.kind {
+            Kind::Units(units) => Self::Units(units.free()),
+            Kind::Resources(resources) => Self::Resources(resources.open.clone()),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Units(units) => *units == 0,
+            Self::Resources(open) => open.is_empty(),
+        }
+    }
+
+    pub(crate) fn fit(&self, pool: &Pool, demand: &Demand, nonce: u128) -> Option<Taken> {
+        match (self, &pool.kind) {
+            (Self::Units(left), Kind::Units(units)) => {
+                let taken = take_units(units, demand.amount)?;
+                (taken.units <= *left).then_some(taken)
+            }
+            (Self::Resources(left), Kind::Resources(resources)) => {
+                let matching = pool.matching(resources, demand);
+                let wanted = wanted(demand.amount, &matching);
+                let open = left.and(&matching);
+                (wanted > 0 && wanted <= open.len()).then(|| {
+                    let names = choose(resources, &open, wanted, nonce);
+                    let units = u32::try_from(names.len()).expect("resources of a pool are bounded");
+                    Taken { units, resources: names.into(), all: demand.amount == Amount::All }
+                })
+            }
+            _ => unreachable!("what is left of a pool is of its kind"),
+        }
+    }
+
+    /// Takes out what those behind do not get because of a waiter that is not served yet.
+    fn keep_aside(&mut self, state: &State, pool: &Pool, wish: &Wish<'_>, nonce: u128) {
+        let claims = if wish.set { claims(state, wish.place.arrival()) } else { pool.order == Order::Strict };
+        if claims && !Mistake::ForgetsTheSets.is_made() {
+            let fitting = self.fit(pool, wish.demand, nonce);
+            self.take(pool, wish.demand, fitting.as_ref());
+        }
+    }
+
+    /// Takes out what was chosen, or all that the demand could use if there is not enough.
+    pub(crate) fn take(&mut self, pool: &Pool, demand: &Demand, chosen: Option<&Taken>) {
+        match (self, &pool.kind, chosen) {
+            (Self::Units(left), _, Some(taken)) => *left -= taken.units,
+            (Self::Units(left), _, None) => *left = 0,
+            (Self::Resources(left), _, Some(taken)) => {
+                for name in &taken.resources {
+                    let (_, resource) = pool.resource(name).expect("what was chosen is there");
+                    left.remove(resource.ordinal);
+                }
+            }
+            (Self::Resources(left), Kind::Resources(resources), None) => {
+                left.subtract(&pool.matching(resources, demand));
+            }
+            (Self::Resources(_), Kind::Units(_), None) => unreachable!("what is left of a pool is of its kind"),
+        }
+    }
+}
+
+fn wanted(amount: Amount, matching: &Ordinals) -> usize {
+    match amount {
+        Amount::Count(count) => usize::try_from(count).expect("a count fits in memory"),
+        Amount::All => matching.len(),
+    }
+}
+
+/// Whether a waiting set has anything kept aside: not while one of its pools is out of service, for nobody knows for how
+/// long, and its other pools are not to stand still because of that.
+fn claims(state: &State, id: WaiterId) -> bool {
+    state.waiters[&id].parts().all(|(path, _)| state.pools[path].hands_out())
+}
