@@ -8,6 +8,7 @@ use crate::arguments::{Demand, Output, Server, Wait, Who};
 use crate::environment::{self, Secret};
 use crate::exit::Exit;
 use crate::patience::Patient;
+use crate::pools::Pools;
 use crate::{env, output, units};
 
 /// Take a hold for a script, which renews and releases it itself
@@ -24,8 +25,8 @@ into the environment, never on a command line. A hold that nobody releases ends 
 
 The place in the queue is lost if the server restarts; `tenure run` keeps it.")]
 pub(crate) struct Args {
-    /// The pool; an unknown one becomes a pool of one unit, a lock
-    pool: String,
+    #[command(flatten)]
+    pools: Pools,
     #[command(flatten)]
     demand: Demand,
     #[command(flatten)]
@@ -93,7 +94,6 @@ impl Args {
     fn request(&self) -> v1::AcquireRequest {
         let mut request = v1::AcquireRequest {
             namespace: self.server.namespace.clone(),
-            pool: self.pool.clone(),
             ttl_ms: self.ttl.map(units::millis),
             owner: self.owner.clone(),
             request_id: self.request_id.clone(),
@@ -102,7 +102,7 @@ impl Args {
         if self.kept {
             request.set_lifetime(v1::Lifetime::Kept);
         }
-        self.demand.fill(&mut request);
+        self.pools.fill(&self.demand, &mut request);
         self.wait.fill(&mut request);
         self.who.fill(&mut request);
         if self.request_id.is_some()

@@ -63,16 +63,16 @@ pub(crate) struct Who {
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Demand {
     /// How many units or resources, or `all` there are
-    #[arg(short, long, value_name = "N|all", default_value = "1", allow_negative_numbers = true)]
+    #[arg(short, long, value_name = "N|all", default_value = "1", allow_negative_numbers = true, requires = "pool")]
     pub(crate) units: Units,
     /// Which resources, such as 'gpu && mem >= 80 && !old'
-    #[arg(short, long, value_name = "EXPR")]
+    #[arg(short, long, value_name = "EXPR", requires = "pool")]
     pub(crate) select: Option<String>,
     /// The size the pool must have; an unknown pool is made with it [default: 1 for an unknown pool]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", requires = "pool")]
     pub(crate) size: Option<u32>,
     /// Served before those of lower priority, from -1000 to 1000
-    #[arg(short, long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub(crate) priority: i32,
 }
 
@@ -154,33 +154,6 @@ impl Who {
             client = client.meta("reason", reason);
         }
         self.meta.iter().fold(client, |client, (name, value)| client.meta(name, value))
-    }
-}
-
-impl Demand {
-    pub(crate) fn fill(&self, request: &mut v1::AcquireRequest) {
-        match self.units {
-            Units::Count(count) => request.units = Some(count),
-            Units::All => request.all = true,
-        }
-        request.select = self.select.clone();
-        request.size = self.size;
-        request.priority = self.priority;
-    }
-
-    /// The same for a client that holds what it asks for.
-    pub(crate) fn apply(&self, mut acquire: Acquire) -> Acquire {
-        acquire = match self.units {
-            Units::Count(count) => acquire.units(count),
-            Units::All => acquire.all(),
-        };
-        if let Some(select) = &self.select {
-            acquire = acquire.select(select);
-        }
-        if let Some(size) = self.size {
-            acquire = acquire.size(size);
-        }
-        acquire.priority(self.priority)
     }
 }
 

@@ -44,12 +44,24 @@ pub(crate) fn of(grant: &v1::Grant, secret: Secret) -> Vec<(String, String)> {
     }
     variables.add("TENURE_HOLD", &hold.to_string());
     for (number, resource) in grant.resources.iter().enumerate() {
-        let prefix = format!("TENURE_RESOURCE_{number}");
-        variables.add(&prefix, &resource.name);
-        for (kind, pairs) in [("LABEL", &resource.labels), ("PROP", &resource.properties)] {
-            for (name, value) in pairs {
-                variables.add(&format!("{prefix}_{kind}_{}", mangle(name)), value);
-            }
+        variables.add_resource(&format!("TENURE_RESOURCE_{number}"), resource);
+    }
+    if !grant.also.is_empty() {
+        variables.add("TENURE_POOL_COUNT", &(grant.also.len() + 1).to_string());
+    }
+    for (number, part) in (1..).zip(&grant.also) {
+        let prefix = format!("TENURE_POOL_{number}");
+        variables.add(&prefix, &part.pool);
+        variables.add(&format!("{prefix}_UNITS"), &part.units.to_string());
+        if let Some(deadline) = part.deadline_ms {
+            variables.add(&format!("{prefix}_DEADLINE_MS"), &deadline.to_string());
+        }
+        if !part.resources.is_empty() {
+            let names: Vec<_> = part.resources.iter().map(|resource| resource.name.as_str()).collect();
+            variables.add(&format!("{prefix}_RESOURCES"), &names.join(" "));
+        }
+        for (number, resource) in part.resources.iter().enumerate() {
+            variables.add_resource(&format!("{prefix}_RESOURCE_{number}"), resource);
         }
     }
     variables.list
@@ -66,7 +78,7 @@ pub(crate) fn with(set: Vec<(String, String)>) -> Vec<(OsString, OsString)> {
 
 fn is_of_some_holds(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
-    name.starts_with("TENURE_RESOURCE") || OF_SOME_HOLDS.contains(&&*name)
+    name.starts_with("TENURE_RESOURCE") || name.starts_with("TENURE_POOL_") || OF_SOME_HOLDS.contains(&&*name)
 }
 
 /// Variables that only some holds have, those of resources aside.
@@ -85,6 +97,15 @@ impl Variables {
         if bytes <= VARIABLE_BYTES_MAX && self.bytes + bytes <= BYTES_MAX {
             self.bytes += bytes;
             self.list.push((name.to_owned(), value.to_owned()));
+        }
+    }
+
+    fn add_resource(&mut self, prefix: &str, resource: &v1::Resource) {
+        self.add(prefix, &resource.name);
+        for (kind, pairs) in [("LABEL", &resource.labels), ("PROP", &resource.properties)] {
+            for (name, value) in pairs {
+                self.add(&format!("{prefix}_{kind}_{}", mangle(name)), value);
+            }
         }
     }
 }
@@ -144,6 +165,31 @@ mod tests {
         assert!(!format!("{variables:?}").contains("secret"), "the key is in none of them");
         let hold: serde_json::Value = serde_json::from_str(value(&variables, "TENURE_HOLD").unwrap()).unwrap();
         assert_eq!(hold["resources"][0]["name"], "gpu 1");
+    }
+
+    #[test]
+    fn every_pool_of_several_is_told_of() {
+        let resource = |name: &str| v1::Resource { name: name.into(), ..v1::Resource::default() };
+        let resources = vec![resource("a"), resource("b")];
+        let also = vec![
+            v1::GrantedPart { pool: "gpus".into(), units: 2, resources, deadline_ms: None },
+            v1::GrantedPart { pool: "api".into(), units: 5, resources: Vec::new(), deadline_ms: Some(9) },
+        ];
+        let variables = of(&v1::Grant { also, ..grant(Vec::new()) }, Secret::None);
+        for (name, expected) in [
+            ("TENURE_POOL_COUNT", Some("3")),
+            ("TENURE_POOL_1", Some("gpus")),
+            ("TENURE_POOL_1_UNITS", Some("2")),
+            ("TENURE_POOL_1_RESOURCES", Some("a b")),
+            ("TENURE_POOL_1_RESOURCE_1", Some("b")),
+            ("TENURE_POOL_1_DEADLINE_MS", None),
+            ("TENURE_POOL_2_UNITS", Some("5")),
+            ("TENURE_POOL_2_DEADLINE_MS", Some("9")),
+        ] {
+            assert_eq!(value(&variables, name), expected, "{name}");
+        }
+        let alone = of(&grant(Vec::new()), Secret::None);
+        assert_eq!(value(&alone, "TENURE_POOL_COUNT"), None);
     }
 
     #[test]

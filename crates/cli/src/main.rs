@@ -19,6 +19,7 @@ mod operate;
 mod output;
 mod patience;
 mod pool;
+mod pools;
 mod rate;
 mod run;
 mod serve;

@@ -64,6 +64,11 @@ pub(crate) fn grant(grant: &v1::Grant) -> String {
         ("key", grant.key.clone()),
         ("has", look::taken(grant.units, &resources)),
     ];
+    let also = grant.also.iter().map(|part| {
+        let names: Vec<_> = part.resources.iter().map(|resource| resource.name.clone()).collect();
+        format!("{} of {}", look::taken(part.units, &names), part.pool)
+    });
+    facts.push(("also", also.collect::<Vec<_>>().join(", ")));
     facts.extend(grant.deadline_ms.map(|deadline| ("until", look::moment(deadline))));
     list(&facts)
 }

@@ -13,6 +13,7 @@ use tenure_client::{Guard, Lost};
 use crate::arguments::{Demand, Server, Wait, Who};
 use crate::environment::{self, Secret};
 use crate::exit::Exit;
+use crate::pools::Pools;
 use crate::supervise::{self, Outcome, Plan, Signals, Supervised};
 use crate::{access, env, logs, look, output, units};
 
@@ -31,18 +32,21 @@ const FAREWELL_UNGRANTED: Duration = Duration::from_millis(500);
 Examples:
   tenure run db -- ./migrate.sh                         a lock, waited for as long as it takes
   tenure run -n nightly -- ./backup.sh                  not at all if somebody else is at it: code 75
+  tenure run -p db -p gpus:2 -- ./train.sh              all of it together, or none of it
   tenure run gpus --select 'mem >= 80' -w 1h -- sh -c 'train --device \"$TENURE_RESOURCE\"'
 
 The command finds the hold in its environment: TENURE_POOL, TENURE_TOKEN, TENURE_UNITS, TENURE_DEADLINE_MS, TENURE_TTL_MS,
 and for named resources TENURE_RESOURCE, TENURE_RESOURCES, TENURE_RESOURCE_COUNT, TENURE_RESOURCE_0,
-TENURE_RESOURCE_0_PROP_name, TENURE_RESOURCE_0_LABEL_name, …; TENURE_HOLD has all of it as JSON.
+TENURE_RESOURCE_0_PROP_name, TENURE_RESOURCE_0_LABEL_name, …; TENURE_HOLD has all of it as JSON. With several pools
+TENURE_POOL_COUNT says how many, and TENURE_POOL_1, TENURE_POOL_1_UNITS, TENURE_POOL_1_RESOURCES, TENURE_POOL_1_RESOURCE_0, …
+what it has of the second, and so on.
 
 If the hold cannot be kept, because the server is lost, because somebody took it away, or because this process is
 paused, the command and everything it started get SIGTERM, after --grace SIGKILL, and are gone before the lease is over. The code
 is then 79. What cannot be promised is in docs/cli.md.")]
 pub(crate) struct Args {
-    /// The pool; an unknown one becomes a pool of one unit, a lock
-    pool: String,
+    #[command(flatten)]
+    pools: Pools,
     /// The command and its arguments, after `--`
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -77,10 +81,10 @@ pub(crate) async fn run(args: Args) -> Result<(), Exit> {
         client = connecting.connect() => client?,
         number = signals.next() => return Err(Exit::signal(number)),
     };
-    let mut acquiring = args.wait.apply(args.demand.apply(client.acquire(&args.pool))).ttl(args.ttl);
+    let mut acquiring = args.wait.apply(args.pools.ask(&args.demand, &client)).ttl(args.ttl);
     if args.verbose || std::io::stderr().is_terminal() {
         logs::of_the_client();
-        let pool = args.pool.clone();
+        let pool = args.pools.names();
         acquiring = acquiring.on_queued(move |queued| {
             output::note(&format!("waiting for `{pool}`, place {} in the queue", queued.position));
         });
@@ -110,12 +114,12 @@ pub(crate) async fn run(args: Args) -> Result<(), Exit> {
         Ok(Ended::Lost(Some(_))) | Err(_) => drop(tokio::time::timeout(FAREWELL, farewell).await),
         Ok(Ended::Itself(_)) => {
             if !matches!(tokio::time::timeout(FAREWELL, farewell).await, Ok(Ok(()))) {
-                let pool = &args.pool;
+                let pool = args.pools.names();
                 output::note(&format!("the server could not be told that `{pool}` is free; its lease ends by itself"));
             }
         }
     }
-    ended.map_err(Exit::Setup)?.exit(&args.pool, &args.command[0], &trouble)
+    ended.map_err(Exit::Setup)?.exit(&args.pools.names(), &args.command[0], &trouble)
 }
 
 /// A place in a rate window cannot be given back, so there is nothing to hold while a command runs.

@@ -80,7 +80,7 @@ fn those_who_wait_come_by_priority_and_then_by_arrival() {
     let mut jobs = Vec::new();
     for (holder, priority) in [("b", "0"), ("c", "-5"), ("d", "7"), ("e", "0")] {
         let script = format!("echo {holder} >> '{}'", all.path().display());
-        jobs.push(scene.job(&["run", "db", "--holder", holder, "-p", priority, "--", "sh", "-c", &script]));
+        jobs.push(scene.job(&["run", "db", "--holder", holder, "--priority", priority, "--", "sh", "-c", &script]));
         until(&format!("{holder} waits"), || scene.queue().len() == jobs.len());
     }
     holding.hears("go\n");

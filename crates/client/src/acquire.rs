@@ -12,6 +12,7 @@ use tokio::sync::{oneshot, watch};
 use crate::client::Handle;
 use crate::error::Error;
 use crate::guard::Guard;
+use crate::part::Part;
 use crate::random::random_id;
 use crate::session::{Ask, Granted, Note, Patience, millis};
 
@@ -64,6 +65,20 @@ impl Acquire {
     /// The size the pool must have; a pool that is not known comes to be with it.
     pub fn size(mut self, size: u32) -> Self {
         self.request.size = Some(size);
+        self
+    }
+
+    /// Something of one more pool too: all of it is granted together, as one hold, or none of it. A place in a rate window
+    /// ends by itself all the same.
+    pub fn and(mut self, part: impl Into<Part>) -> Self {
+        self.request.also.push(part.into().0);
+        self
+    }
+
+    /// Says that the holder, under whose id nobody else works, lets go of nothing it holds while this waits. Then a wait
+    /// that could never end, because others wait for what the holder has, is refused at once with `deadlock`.
+    pub fn holds_on(mut self) -> Self {
+        self.request.holds_on = true;
         self
     }
 

@@ -126,7 +126,11 @@ impl<'a> World<'a> {
 
     fn fits_in(&self, at: usize, path: &PoolPath, demand: &Demand) -> bool {
         let Some(pool) = self.pools.get(path) else { return true };
-        let mut left = self.left(path, pool);
+        self.fits_behind(at, self.left(path, pool), path, demand)
+    }
+
+    fn fits_behind(&self, at: usize, mut left: Left, path: &PoolPath, demand: &Demand) -> bool {
+        let pool = self.pools[path];
         for ahead in self.ahead(at, path) {
             let wait = &self.waits[ahead];
             left.keep_aside(pool, wait.waiter.part(path).0, wait.waiter.is_set());
@@ -179,7 +183,9 @@ impl<'a> World<'a> {
             };
             for (path, demand) in wait.waiter.parts().filter(|(path, demand)| !self.fits_in(at, path, demand)) {
                 let pool = self.pools[path];
-                let lacks = !self.left(path, pool).fits(pool, demand);
+                // Where it stands behind somebody, and would whatever was let go of, it does not wait for holders.
+                let lacks =
+                    !self.left(path, pool).fits(pool, demand) || self.fits_behind(at, Left::of(pool), path, demand);
                 let holders = self.stuck(path).filter(|(_, _, taken)| lacks && self.could_use(path, demand, taken));
                 for (token, holder, _) in holders {
                     if holder == self.asker {

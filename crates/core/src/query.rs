@@ -189,11 +189,8 @@ impl State {
     pub(crate) fn hold_view(&self, token: Token, hold: &Hold, pool: &PoolPath) -> HoldView {
         let (pool, taken) =
             hold.parts().find(|(path, _)| *path == pool).expect("a hold is looked at in one of its pools");
-        let first = (*pool != hold.pool).then(|| HeldPart {
-            pool: hold.pool.clone(),
-            taken: hold.taken.clone(),
-            until: None,
-        });
+        let first =
+            (*pool != hold.pool).then(|| HeldPart { pool: hold.pool.clone(), taken: hold.taken.clone(), until: None });
         HoldView {
             pool: pool.clone(),
             token,

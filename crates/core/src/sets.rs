@@ -106,15 +106,15 @@ struct Wish<'a> {
 
 /// Who could be next, in order: the heads of lanes, and the first so many sets. None where there are more.
 fn wishes(pool: &Pool) -> impl Iterator<Item = Option<Wish<'_>>> {
-    let mut wishes: Vec<_> =
-        pool.queue.heads().map(|(place, demand)| Wish { place, demand, set: false }).collect();
+    let mut wishes: Vec<_> = pool.queue.heads().map(|(place, demand)| Wish { place, demand, set: false }).collect();
     let mut sets = pool.queue.sets();
     wishes.extend(sets.by_ref().take(SETS_LOOKED_AT_MAX).map(|(place, demand)| Wish { place, demand, set: true }));
     wishes.sort_unstable_by_key(|wish| wish.place);
     let end = sets.next().map(|(place, _)| place);
-    let known = wishes.into_iter().map(Some).take_while(move |wish| {
-        end.is_none_or(|end| wish.as_ref().is_some_and(|wish| wish.place < end))
-    });
+    let known = wishes
+        .into_iter()
+        .map(Some)
+        .take_while(move |wish| end.is_none_or(|end| wish.as_ref().is_some_and(|wish| wish.place < end)));
     known.chain(end.map(|_| None))
 }
 

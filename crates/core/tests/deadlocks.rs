@@ -73,7 +73,12 @@ impl World {
 }
 
 /// Whether the wait is served in some future.
-fn could_end(past: &Past, asker: WaiterId, frees_asker: bool, seen: &mut BTreeSet<(Vec<Token>, Vec<WaiterId>)>) -> bool {
+fn could_end(
+    past: &Past,
+    asker: WaiterId,
+    frees_asker: bool,
+    seen: &mut BTreeSet<(Vec<Token>, Vec<WaiterId>)>,
+) -> bool {
     let world = World::after(past);
     if world.state().waiter(asker).is_none() {
         return true;

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use temporalio_sdk::WorkerOptions;
 use tenure_core::{
-    Acquire, Command, Key, Limits, Namespace, PoolName, PoolPath, Query, Refusal, Reply, Seq, SessionId, SessionOpen, Timestamp,
-    Token, View,
+    Acquire, Command, Key, Limits, Namespace, PoolName, PoolPath, Query, Refusal, Reply, Seq, SessionId, SessionOpen,
+    Timestamp, Token, View,
 };
 use tenure_engine::{
     Answer, Commit, Engine, Entry, EventPage, EventQuery, EventsGone, Failure, MemoryStore, ReplyTo, Store, Ticket,

@@ -188,7 +188,7 @@ pub(super) fn hold_rows<'a>(holds: impl Iterator<Item = &'a v1::Hold>, now_ms: u
             if with_pool { hold.pool.clone() } else { String::new() },
             hold.holder.clone(),
             hold.token.to_string(),
-            say::taken(hold.units, &hold.resources),
+            say::held(hold),
             say::ago(now_ms, hold.since_ms),
             say::ends(now_ms, hold),
             say::meta(&hold.meta),
@@ -204,7 +204,7 @@ pub(super) fn waiter_rows(waiters: &[v1::Waiter], now_ms: u64) -> String {
         table.row([
             waiter.position.map_or_else(|| "away".to_owned(), |position| position.to_string()),
             waiter.holder.clone(),
-            say::wanted(waiter.units, waiter.all, waiter.select.as_deref()),
+            say::waited_for(waiter),
             if prioritised { waiter.priority.to_string() } else { String::new() },
             say::ago(now_ms, waiter.since_ms),
             waiter.deadline_ms.map_or_else(String::new, |deadline| say::ahead(now_ms, deadline)),

@@ -122,6 +122,20 @@ pub(crate) fn wanted(units: Option<u32>, all: bool, select: Option<&str>) -> Str
     }
 }
 
+/// What a hold has, in all its pools.
+pub(crate) fn held(hold: &v1::Hold) -> String {
+    let also = hold.also.iter();
+    let also = also.map(|part| format!(" + {} of {}", taken(part.units.unwrap_or(0), &part.resources), part.pool));
+    std::iter::once(taken(hold.units, &hold.resources)).chain(also).collect()
+}
+
+/// What a waiter wants, in all its pools.
+pub(crate) fn waited_for(waiter: &v1::Waiter) -> String {
+    let also = waiter.also.iter();
+    let also = also.map(|part| format!(" + {} {}", part.pool, wanted(part.units, part.all, part.select.as_deref())));
+    std::iter::once(wanted(waiter.units, waiter.all, waiter.select.as_deref())).chain(also).collect()
+}
+
 /// When a hold ends if nothing is done.
 pub(crate) fn ends(now_ms: u64, hold: &v1::Hold) -> String {
     match (hold.lifetime(), hold.deadline_ms) {

@@ -129,6 +129,10 @@ impl Face for Cli {
             run.option("--select", request.select.as_ref());
             run.option("--priority", Some(request.priority.to_string()));
             run.option("--owner", request.owner.as_ref());
+            for part in &request.also {
+                run.option("--pool", Some(part_words(part)));
+            }
+            run.flag("--holds-on", request.holds_on);
             run.flag("--kept", request.lifetime() == v1::Lifetime::Kept);
             run.secret("TENURE_REQUEST_ID", request.request_id.as_deref());
         }
@@ -262,6 +266,14 @@ impl Face for Cli {
         // One event per line, and all of them.
         Ok(v1::HistoryResponse { events: run.run_lines().await?, next: None, done: true })
     }
+}
+
+/// `POOL:UNITS/SIZE?SELECTOR`.
+fn part_words(part: &v1::Part) -> String {
+    let units = part.units.map_or_else(|| "all".into(), |units| units.to_string());
+    let size = part.size.map(|size| format!("/{size}")).unwrap_or_default();
+    let select = part.select.as_ref().map(|select| format!("?{select}")).unwrap_or_default();
+    format!("{}:{units}{size}{select}", part.pool)
 }
 
 /// `NAME label label=value @property=value`.

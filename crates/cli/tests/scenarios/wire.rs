@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tenure_proto::v1;
 use tenure_scenario::translate::START;
 use tenure_scenario::{
-    Acquire, Amount, Capacity, Condition, Lifetime, Outcome, Placement, Pool, SetPool, Wait, duration_text,
+    Acquire, Amount, Capacity, Condition, Lifetime, Outcome, Part, Placement, Pool, SetPool, Wait, duration_text,
 };
 
 /// The wire's way to name `default` is to say nothing.
@@ -23,6 +23,8 @@ pub(crate) fn acquire(acquire: &Acquire, session_key: Option<String>) -> v1::Acq
         holder: acquire.holder.clone(),
         session_key,
         request_id: acquire.request.clone(),
+        also: acquire.also.iter().map(part).collect(),
+        holds_on: acquire.holds_on,
         ..v1::AcquireRequest::default()
     };
     match acquire.amount {
@@ -50,6 +52,19 @@ pub(crate) fn acquire(acquire: &Acquire, session_key: Option<String>) -> v1::Acq
         Wait::Forever => request.wait_forever = true,
     }
     request
+}
+
+fn part(part: &Part) -> v1::Part {
+    v1::Part {
+        pool: part.pool.clone(),
+        units: match part.amount {
+            Amount::Count(count) => Some(count),
+            Amount::All => None,
+        },
+        all: part.amount == Amount::All,
+        select: part.select.clone().or_else(|| part.resource.as_deref().map(by_name)),
+        size: part.size,
+    }
 }
 
 fn by_name(name: &str) -> String {
@@ -126,8 +141,14 @@ pub(crate) fn granted(grant: &v1::Grant) -> Outcome {
         .with("lifetime", word(grant.lifetime().as_str_name(), "LIFETIME_"))
         .with("since", time(grant.since_ms))
         .with("until", time_or_none(grant.deadline_ms))
+        .with_list("also", grant.also.iter().map(|part| format!("{}:{}", part.pool, part.units)))
+        .with_list("also-resources", grant.also.iter().flat_map(|part| &part.resources).map(|resource| &resource.name))
+        .with_list(
+            "windows",
+            grant.also.iter().filter_map(|part| Some(format!("{}:{}", part.pool, time(part.deadline_ms?)))),
+        )
         .with_key(&grant.key);
-    for resource in &grant.resources {
+    for resource in grant.resources.iter().chain(grant.also.iter().flat_map(|part| &part.resources)) {
         for (name, value) in resource.labels.iter().chain(&resource.properties) {
             outcome = outcome.with(format!("{}.{name}", resource.name), value);
         }
@@ -191,7 +212,11 @@ pub(crate) fn refused(refusal: &v1::Refusal) -> Outcome {
         "request_ended" => outcome.with("token", or_none(refusal.token)),
         "window_mismatch" => outcome.with("window", or_none(refusal.window_ms.map(duration_text))),
         "out_of_service" => with_condition(outcome, refusal.condition.as_ref()),
-        "busy" | "timed_out" | "moved_on" => with_holders(outcome, &refusal.holders),
+        "busy" | "timed_out" => {
+            with_holders(outcome, &refusal.holders).with_list("also", refusal.also.iter().map(|room| &room.pool))
+        }
+        "moved_on" => with_holders(outcome, &refusal.holders),
+        "deadlock" => outcome.with_list("cycle", refusal.cycle.iter().map(|it| format!("{}>{}", it.holder, it.pool))),
         _ => outcome,
     }
 }
@@ -253,6 +278,11 @@ pub(crate) fn queue(waiters: &[v1::Waiter]) -> Outcome {
     Outcome::new("shown")
         .with_list("order", waiters.iter().map(|waiter| &waiter.holder))
         .with_list("away", away.map(|waiter| &waiter.holder))
+        .with_list("also", waiters.first().map_or(&[][..], |first| &first.also).iter().map(wanted))
+}
+
+fn wanted(part: &v1::Part) -> String {
+    format!("{}:{}", part.pool, part.units.map_or_else(|| "all".into(), |units| units.to_string()))
 }
 
 pub(crate) fn holds(holds: &[v1::Hold]) -> Outcome {
@@ -261,7 +291,8 @@ pub(crate) fn holds(holds: &[v1::Hold]) -> Outcome {
         Some(first) => outcome
             .with("units", first.units)
             .with("lifetime", word(first.lifetime().as_str_name(), "LIFETIME_"))
-            .with_list("resources", &first.resources),
+            .with_list("resources", &first.resources)
+            .with_list("also", first.also.iter().map(|part| format!("{}:{}", part.pool, part.units.unwrap_or(0)))),
         None => outcome,
     }
 }

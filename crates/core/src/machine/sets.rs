@@ -33,9 +33,7 @@ impl Step<'_> {
         let (lifetime, wanted) = self.check_set(&acquire, session.is_some())?;
         let id = WaiterId(self.state().counters.waiter_next);
         let place = Place::new(acquire.priority, id);
-        let room = |it: &Wanted| {
-            sets::room(self.state(), self.pool_of(it), place, &it.demand, self.stamp.nonce)
-        };
+        let room = |it: &Wanted| sets::room(self.state(), self.pool_of(it), place, &it.demand, self.stamp.nonce);
         let taken: Vec<_> = wanted.iter().map(room).collect();
         let deadline = match acquire.wait {
             _ if taken.iter().all(Option::is_some) => None,
