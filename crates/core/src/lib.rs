@@ -18,6 +18,8 @@ mod codec;
 mod command;
 mod decimal;
 mod event;
+mod explain;
+mod fair;
 mod limits;
 mod machine;
 #[doc(hidden)]
@@ -37,6 +39,7 @@ mod view;
 
 pub use command::*;
 pub use event::*;
+pub use fair::{FairBy, FairShare};
 pub use limits::*;
 pub use machine::{Machine, Outcome};
 pub use names::*;

@@ -7,7 +7,7 @@ use crate::command::{Demand, Lifetime};
 use crate::names::*;
 use crate::pool::Taken;
 use crate::time::{Timestamp, Ttl};
-use crate::view::Place;
+use crate::view::{Place, Rank};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -39,11 +39,13 @@ pub struct Waiter {
     pub deadline: Option<Timestamp>,
     pub session: Option<SessionId>,
     pub request: Option<RequestId>,
+    /// Where it stands among those of its priority, if that is not where its arrival would put it.
+    pub rank: Option<Rank>,
 }
 
 impl Waiter {
-    pub(crate) fn place(&self, id: WaiterId) -> Place {
-        Place::new(self.priority, id)
+    pub fn place(&self, id: WaiterId) -> Place {
+        self.rank.map_or_else(|| Place::new(self.priority, id), |rank| Place::ranked(self.priority, rank, id))
     }
 }
 

@@ -6,12 +6,14 @@ use super::{Step, deadline, never_fits};
 use crate::command::*;
 use crate::event::Event;
 use crate::limits::{HOLDS_PER_OWNER_MAX, LANES_PER_POOL_MAX, LEASE_DEFAULT};
+use crate::mutation::Mistake;
 use crate::names::*;
 use crate::placement;
 use crate::pool::{Kind, Pool};
 use crate::record::{Hold, RequestStage, Waiter};
 use crate::refusal::Refusal;
 use crate::reply::{Queued, Reply};
+use crate::time::Timestamp;
 use crate::view::Place;
 
 impl Step<'_> {
@@ -52,9 +54,16 @@ impl Step<'_> {
         self.check_limits(namespace, unknown.is_some(), &lifetime)?;
 
         let id = WaiterId(self.state().counters.waiter_next);
-        let place = Place::new(acquire.priority, id);
-        let served = placement::next(pool, Some((place, &acquire.demand)), self.stamp.nonce);
+        let place = self.place_of_newcomer(pool, &acquire, id);
+        let newcomer = (place, &acquire.demand, Some(&acquire.holder.id));
+        let served = placement::next(pool, Some(newcomer), self.stamp.nonce);
         match served {
+            // It takes its turn before others who wait for theirs: that counts, and is counted when a waiter is served.
+            Some((first, taken)) if first == place && pool.turns.is_some() && !pool.queue.is_empty() => {
+                let waiter = self.waiter(acquire, lifetime, session, place, None);
+                self.emit(Event::Queued { id, waiter: Box::new(waiter) });
+                Ok(Reply::Granted(self.grant_to_waiter(id, taken)))
+            }
             Some((first, taken)) if first == place => {
                 let hold = Hold {
                     key: Key::from_nonce(self.stamp.nonce),
@@ -75,7 +84,7 @@ impl Step<'_> {
             }
             // Somebody in the queue fits, so the queue has not been served: that would be a bug.
             Some(_) => unreachable!("a waiter that fits is served before anybody else is heard"),
-            None => self.queue_or_refuse(acquire, lifetime, session, id),
+            None => self.queue_or_refuse(acquire, lifetime, session, place),
         }
     }
 
@@ -84,25 +93,46 @@ impl Step<'_> {
         acquire: Acquire,
         lifetime: Lifetime,
         session: Option<SessionId>,
-        id: WaiterId,
+        place: Place,
     ) -> Result<Reply, Refusal> {
+        let id = place.arrival();
         let pool = self.state().pools.get(&acquire.pool).expect("a new pool has room for what it was made for");
         let wait_deadline = match acquire.wait {
             Wait::Try if pool.condition != Condition::InService => {
                 return Err(Refusal::OutOfService { pool: acquire.pool, condition: pool.condition.clone() });
             }
             Wait::Try => {
-                let position = pool.queue.ahead_of(Place::new(acquire.priority, id)) + 1;
+                let position = pool.queue.ahead_of(place) + 1;
                 return Err(Refusal::Busy(Box::new(self.state().no_room(&acquire.pool, position, self.at()))));
             }
             Wait::For(ttl) => Some(self.at() + ttl),
             Wait::Forever => None,
         };
         self.check_queue_limits(pool, &acquire.demand)?;
-        let waiter = Waiter {
+        let waiter = self.waiter(acquire, lifetime, session, place, wait_deadline);
+        self.emit(Event::Queued { id, waiter: Box::new(waiter) });
+        Ok(Reply::Queued(self.queued(id)))
+    }
+
+    fn place_of_newcomer(&self, pool: &Pool, acquire: &Acquire, id: WaiterId) -> Place {
+        if Mistake::ForgetsTurns.is_made() {
+            return pool.queue.place_of_arrival(acquire.priority, id);
+        }
+        pool.place_of_newcomer(acquire.priority, &acquire.holder, &acquire.demand, id)
+    }
+
+    fn waiter(
+        &self,
+        acquire: Acquire,
+        lifetime: Lifetime,
+        session: Option<SessionId>,
+        place: Place,
+        deadline: Option<Timestamp>,
+    ) -> Waiter {
+        Waiter {
             key: Key::from_nonce(self.stamp.nonce),
             since: self.at(),
-            deadline: wait_deadline,
+            deadline,
             pool: acquire.pool,
             holder: acquire.holder,
             demand: acquire.demand,
@@ -110,9 +140,8 @@ impl Step<'_> {
             priority: acquire.priority,
             session,
             request: acquire.request,
-        };
-        self.emit(Event::Queued { id, waiter: Box::new(waiter) });
-        Ok(Reply::Queued(self.queued(id)))
+            rank: place.is_ranked().then(|| place.rank()),
+        }
     }
 
     /// The same request id again: the answer is where that request stands now.
@@ -170,7 +199,7 @@ impl Step<'_> {
 
     fn pool_on_first_use(&self, acquire: &Acquire) -> Result<PoolSpec, Refusal> {
         // Resources cannot be guessed: a pool of them is declared.
-        if acquire.demand.selector.is_some() {
+        if acquire.demand.selector.is_some() || acquire.demand.dirty {
             return Err(Refusal::UnknownPool { pool: acquire.pool.clone() });
         }
         let window = match acquire.lifetime {
@@ -182,6 +211,8 @@ impl Step<'_> {
             order: Order::Strict,
             window,
             declared: false,
+            cleaning: false,
+            fair: None,
         })
     }
 
@@ -192,6 +223,10 @@ impl Step<'_> {
                 pool: path(),
                 why: "has anonymous units: a selector has nothing to choose from".into(),
             });
+        }
+        if acquire.demand.dirty && !matches!(&pool.kind, Kind::Resources(kept) if kept.cleaning) {
+            let why = "has nothing to be cleaned: it does not ask for cleaning".into();
+            return Err(Refusal::WrongKind { pool: path(), why });
         }
         match acquire.size {
             Some(asked) if asked != pool.size() => {
@@ -221,6 +256,10 @@ impl Step<'_> {
         if self.state().holds.len() >= limits.holds_max {
             return Err(limit("holds_max", limits.holds_max));
         }
+        self.check_owner(namespace, lifetime)
+    }
+
+    pub(super) fn check_owner(&self, namespace: &Namespace, lifetime: &Lifetime) -> Result<(), Refusal> {
         if let Lifetime::Bound(owner) = lifetime
             && let Some(owned) = self.state().owners.get(&(namespace.clone(), owner.clone()))
             && owned.holds.len() + owned.waiters.len() >= HOLDS_PER_OWNER_MAX

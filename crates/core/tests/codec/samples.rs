@@ -20,7 +20,7 @@ pub(super) fn acquire() -> Acquire {
 
 pub(super) fn bare_acquire() -> Acquire {
     Acquire {
-        demand: Demand { amount: Amount::All, selector: None },
+        demand: Demand { amount: Amount::All, selector: None, dirty: false },
         size: None,
         lifetime: None,
         wait: Wait::Try,
@@ -44,6 +44,7 @@ pub(super) fn waiter() -> Waiter {
         deadline: Some(at(9)),
         session: Some(SessionId(3)),
         request: Some(request()),
+        rank: Some(Rank { turn: -4, within: 9 }),
     }
 }
 
@@ -52,7 +53,7 @@ pub(super) fn hold() -> Hold {
         pool: pool(),
         key: key(),
         holder: holder(),
-        taken: Taken { units: 1, resources: Box::new([resource().name]), all: true },
+        taken: Taken { units: 1, resources: Box::new([resource().name]), all: true, dirty: true },
         lifetime: Lifetime::Session(Some(LEASE_DEFAULT)),
         asked: at(1),
         since: at(2),
@@ -82,6 +83,8 @@ pub(super) fn named_pool() -> PoolSpec {
         order: Order::Backfill,
         window: Some(TTL_MIN),
         declared: true,
+        cleaning: true,
+        fair: Some(FairShare::parse("tenant", [("a", 3)]).unwrap()),
     }
 }
 
@@ -94,7 +97,7 @@ pub(super) fn resource() -> ResourceSpec {
 }
 
 pub(super) fn demand() -> Demand {
-    Demand { amount: Amount::Count(2), selector: Some(Selector::parse("gpu && mem >= 80").unwrap()) }
+    Demand { amount: Amount::Count(2), selector: Some(Selector::parse("gpu && mem >= 80").unwrap()), dirty: true }
 }
 
 pub(super) fn holder() -> Arc<Holder> {
