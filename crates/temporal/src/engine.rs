@@ -309,7 +309,11 @@ impl Engine for Keepers {
     fn query(&self, query: Query) -> Answer<Result<View, Refusal>> {
         let limit = match &query {
             Query::Pools { limit, .. } | Query::Holds { limit, .. } | Query::Owners { limit, .. } => *limit,
-            Query::Pool { .. } | Query::Queue { .. } | Query::Sessions { .. } | Query::Stats | Query::Explain { .. } => 0,
+            Query::Pool { .. }
+            | Query::Queue { .. }
+            | Query::Sessions { .. }
+            | Query::Stats
+            | Query::Explain { .. } => 0,
         };
         let lines = match &query {
             Query::Pool { pool } | Query::Queue { pool, .. } | Query::Explain { pool, .. } => vec![self.of_path(pool)],

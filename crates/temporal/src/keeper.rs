@@ -476,7 +476,9 @@ impl std::fmt::Debug for Keeper {
 fn growth(command: &Command) -> usize {
     match command {
         // What it says may be there twice: with a pool, and with a hold.
-        Command::SetCondition(_) | Command::Reserve(_) | Command::Steal(_) => ENTRY_BYTES + 2 * wire::encode(command).len(),
+        Command::SetCondition(_) | Command::Reserve(_) | Command::Steal(_) => {
+            ENTRY_BYTES + 2 * wire::encode(command).len()
+        }
         _ if is_new_work(command) => ENTRY_BYTES + 2 * wire::encode(command).len(),
         _ => 0,
     }

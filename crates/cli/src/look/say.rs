@@ -111,11 +111,12 @@ pub(crate) fn taken(units: u32, resources: &[String]) -> String {
 }
 
 /// What a waiter wants; whether that is units or resources only its pool knows.
-pub(crate) fn wanted(units: Option<u32>, all: bool, select: Option<&str>) -> String {
+pub(crate) fn wanted(units: Option<u32>, all: bool, select: Option<&str>, dirty: bool) -> String {
     let many = match units {
         _ if all => "all".to_owned(),
         units => units.unwrap_or(1).to_string(),
     };
+    let many = if dirty { format!("{many} dirty") } else { many };
     match select {
         Some(select) => format!("{many} of {select}"),
         None => many,

@@ -153,8 +153,15 @@ fn every_reply_makes_the_round_trip() {
 #[test]
 fn every_refusal_makes_the_round_trip() {
     let room = || {
-        Box::new(NoRoom { pool: pool(), at: at(3), holders: vec![hold_view()], holders_total: 2, position: 1, free: 0,
-            dirty: 1, reserved: vec![(resource().name, holder().id.clone())],
+        Box::new(NoRoom {
+            pool: pool(),
+            at: at(3),
+            holders: vec![hold_view()],
+            holders_total: 2,
+            position: 1,
+            free: 0,
+            dirty: 1,
+            reserved: vec![(resource().name, holder().id.clone())],
         })
     };
     round_trips!(Refusal {

@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use tenure_core::{
-    Capacity, Counters, Event, Hold, Lifetime, PoolPath, ResourceName, Seq, SessionId, State, Timestamp, Ttl, Waiter, WaiterId,
+    Capacity, Counters, Event, Hold, Lifetime, PoolPath, ResourceName, Seq, SessionId, State, Timestamp, Ttl, Waiter,
+    WaiterId,
 };
 
 use super::codec::{self, NUMBER_MAX, Watermark, Wrong};
@@ -202,9 +203,7 @@ fn check_event(state: &State, at: Timestamp, event: &Event) -> Result<(), Wrong>
             _ => Ok(()),
         },
         Event::ConditionSet { pool, resource: None, .. } | Event::PoolRemoving { pool } => pool_there(state, pool),
-        Event::ConditionSet { pool: path, resource: Some(name), .. } => {
-            resource_there(state, path, name)
-        }
+        Event::ConditionSet { pool: path, resource: Some(name), .. } => resource_there(state, path, name),
         Event::Reserved { pool: path, resource: name, .. }
         | Event::ReservationEnded { pool: path, resource: name, .. } => {
             resource_there(state, path, name)?;

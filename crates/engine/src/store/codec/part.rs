@@ -175,7 +175,10 @@ pub(super) fn pool_spec(spec: &PoolSpec) -> stored::PoolSpec {
         cleaning: spec.cleaning,
         fair: spec.fair.as_ref().map(|share| stored::FairShare {
             by: share.by().to_owned(),
-            weights: share.weights().map(|(group, weight)| stored::Weight { group: group.to_owned(), weight }).collect(),
+            weights: share
+                .weights()
+                .map(|(group, weight)| stored::Weight { group: group.to_owned(), weight })
+                .collect(),
         }),
     }
 }
