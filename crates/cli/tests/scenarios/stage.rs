@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 
 use tenure_proto::v1::{self, client_request::Request};
-use tenure_scenario::{Acquire, Action, HoldRef, InSession, Millis, OpenSession, Outcome, Pool, Scenario, Stage};
+use tenure_scenario::{
+    Acquire, Action, HoldRef, InSession, Lifetime, Millis, OpenSession, Outcome, Pool, Scenario, Stage,
+};
 
 use crate::actor::{Actor, Call, OwnSession, from_calls, now_or_never, outcome, told};
 use crate::face::Face;
