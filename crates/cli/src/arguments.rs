@@ -68,6 +68,9 @@ pub(crate) struct Demand {
     /// Which resources, such as 'gpu && mem >= 80 && !old'
     #[arg(short, long, value_name = "EXPR", requires = "pool")]
     pub(crate) select: Option<String>,
+    /// Take what has to be cleaned, in order to clean it: a release returns it clean
+    #[arg(long)]
+    pub(crate) dirty: bool,
     /// The size the pool must have; an unknown pool is made with it [default: 1 for an unknown pool]
     #[arg(long, value_name = "N", requires = "pool")]
     pub(crate) size: Option<u32>,
@@ -118,7 +121,7 @@ impl std::str::FromStr for Units {
     }
 }
 
-fn pair(text: &str) -> Result<(String, String), &'static str> {
+pub(crate) fn pair(text: &str) -> Result<(String, String), &'static str> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("expected NAME=VALUE"),

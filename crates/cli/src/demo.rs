@@ -5,8 +5,8 @@
 
 mod consumer;
 mod onlooker;
-mod picture;
-mod screen;
+pub(crate) mod picture;
+pub(crate) mod screen;
 mod tally;
 
 use std::collections::BTreeMap;

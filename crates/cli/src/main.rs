@@ -25,6 +25,7 @@ mod run;
 mod serve;
 mod supervise;
 mod temporal;
+mod top;
 mod units;
 
 use std::ffi::OsString;
@@ -64,14 +65,20 @@ enum Command {
     Ls(look::LsArgs),
     Show(look::ShowArgs),
     Queue(look::QueueArgs),
+    Explain(look::ExplainArgs),
     Holds(look::HoldsArgs),
     Sessions(look::SessionsArgs),
     Watch(look::WatchArgs),
     History(look::HistoryArgs),
+    Top(top::Args),
 
     #[command(subcommand, arg_required_else_help = false)]
     Pool(pool::Command),
     ForceRelease(operate::ForceReleaseArgs),
+    Steal(operate::StealArgs),
+    Move(operate::MoveArgs),
+    Reserve(operate::ReserveArgs),
+    Unreserve(operate::UnreserveArgs),
     OwnerGone(operate::OwnerGoneArgs),
     #[command(subcommand, arg_required_else_help = false)]
     Ldlm(ldlm::Command),
@@ -143,16 +150,21 @@ impl Command {
             Self::Ls(args) => args.output.json,
             Self::Show(args) => args.output.json,
             Self::Queue(args) => args.output.json,
+            Self::Explain(args) => args.output.json,
             Self::Holds(args) => args.output.json,
             Self::Sessions(args) => args.output.json,
             Self::Watch(args) => args.output.json,
             Self::History(args) => args.output.json,
             Self::Pool(command) => command.json(),
             Self::ForceRelease(args) => args.output.json,
+            Self::Steal(args) => args.output.json,
+            Self::Move(args) => args.output.json,
+            Self::Reserve(args) => args.output.json,
+            Self::Unreserve(args) => args.output.json,
             Self::OwnerGone(args) => args.output.json,
             Self::Ldlm(command) => command.json(),
             Self::Temporal(command) => command.json(),
-            Self::Run(_) | Self::Serve(_) | Self::Demo(_) | Self::Completions(_) | Self::Man(_) => false,
+            Self::Run(_) | Self::Top(_) | Self::Serve(_) | Self::Demo(_) | Self::Completions(_) | Self::Man(_) => false,
         }
     }
 
@@ -168,12 +180,18 @@ impl Command {
             Self::Ls(args) => block_on(look::ls(args)),
             Self::Show(args) => block_on(look::show(args)),
             Self::Queue(args) => block_on(look::queue(args)),
+            Self::Explain(args) => block_on(look::explain(args)),
             Self::Holds(args) => block_on(look::holds(args)),
             Self::Sessions(args) => block_on(look::sessions(args)),
             Self::Watch(args) => block_on(look::watch(args)),
             Self::History(args) => block_on(look::history(args)),
+            Self::Top(args) => block_on(top::run(args)),
             Self::Pool(command) => block_on(pool::run(command)),
             Self::ForceRelease(args) => block_on(operate::force_release(args)),
+            Self::Steal(args) => block_on(operate::steal(args)),
+            Self::Move(args) => block_on(operate::move_waiter(args)),
+            Self::Reserve(args) => block_on(operate::reserve(args)),
+            Self::Unreserve(args) => block_on(operate::unreserve(args)),
             Self::OwnerGone(args) => block_on(operate::owner_gone(args)),
             Self::Ldlm(command) => block_on(ldlm::run(command)),
             Self::Temporal(command) => block_on(temporal::run(command)),

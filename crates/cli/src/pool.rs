@@ -37,9 +37,11 @@ impl Command {
 pub(crate) async fn run(command: Command) -> Result<(), Exit> {
     match command {
         Command::Set(args) => set(args).await,
-        Command::Drain(args) => set_condition(args.target, ConditionState::Drained, args.note).await,
-        Command::Quarantine(args) => set_condition(args.target, ConditionState::Quarantined, Some(args.note)).await,
-        Command::Return(args) => set_condition(args.target, ConditionState::InService, None).await,
+        Command::Drain(args) => set_condition(args.target, ConditionState::Drained, args.note, args.lasts).await,
+        Command::Quarantine(args) => {
+            set_condition(args.target, ConditionState::Quarantined, Some(args.note), args.lasts).await
+        }
+        Command::Return(args) => set_condition(args.target, ConditionState::InService, None, None).await,
         Command::Rm(args) => rm(args).await,
     }
 }
@@ -53,6 +55,8 @@ Examples:
   tenure pool set permits --units 10 --order backfill
   tenure pool set mails --units 30 --window 60s
   tenure pool set gpus --resource 'gpu-1 a100 mem=80 @host=rack-3' --resource 'gpu-2 old mem=16'
+  tenure pool set beds --resource bed-1 --resource bed-2 --cleaning
+  tenure pool set builds --units 4 --fair tenant --weight web=3
   tenure pool set gpus --file gpus.toml
   tenure show gpus --json | jq .spec | tenure pool set gpus-too --file -
 
@@ -78,6 +82,15 @@ pub(crate) struct SetArgs {
     /// Make it a rate window: every hold lasts exactly this long
     #[arg(long, value_name = "DURATION", value_parser = units::duration, conflicts_with = "file")]
     window: Option<Duration>,
+    /// What was held has to be cleaned (`tenure run --dirty`) before it is handed out again
+    #[arg(long, conflicts_with_all = ["units", "file"])]
+    cleaning: bool,
+    /// Serve waiters of the same priority in turn, grouped by this piece of metadata, or by `holder`
+    #[arg(long, value_name = "NAME", conflicts_with = "file")]
+    fair: Option<String>,
+    /// How often a group is served for once of the others, from 1 to 1000; may be repeated
+    #[arg(long = "weight", value_name = "GROUP=N", value_parser = weight, requires = "fair")]
+    weights: Vec<(String, u32)>,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
@@ -142,6 +155,8 @@ impl SetArgs {
             spread_label,
             order: order.into(),
             window_ms: self.window.map(units::millis),
+            cleaning: self.cleaning,
+            fair: self.fair.clone().map(|by| v1::FairShare { by, weights: self.weights.iter().cloned().collect() }),
         }
     }
 }
@@ -171,6 +186,9 @@ pub(crate) struct DrainArgs {
     /// Why, for others to see
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
+    /// Return it by itself after this long
+    #[arg(long = "for", value_name = "DURATION", value_parser = units::duration)]
+    lasts: Option<Duration>,
     #[command(flatten)]
     target: Target,
 }
@@ -180,12 +198,16 @@ pub(crate) struct DrainArgs {
 #[command(after_long_help = "\
 Holds there are go on, and those who wait keep waiting.
 
-Example:
-  tenure pool quarantine gpus gpu-1 --note 'the fan is loud'")]
+Examples:
+  tenure pool quarantine gpus gpu-1 --note 'the fan is loud'
+  tenure pool quarantine gpus gpu-1 --note 'too hot' --for 10m")]
 pub(crate) struct QuarantineArgs {
     /// Why, for others to see
     #[arg(long, value_name = "TEXT")]
     note: String,
+    /// Return it by itself after this long
+    #[arg(long = "for", value_name = "DURATION", value_parser = units::duration)]
+    lasts: Option<Duration>,
     #[command(flatten)]
     target: Target,
 }
@@ -201,9 +223,16 @@ pub(crate) struct ReturnArgs {
     target: Target,
 }
 
-async fn set_condition(target: Target, state: ConditionState, note: Option<String>) -> Result<(), Exit> {
+async fn set_condition(
+    target: Target,
+    state: ConditionState,
+    note: Option<String>,
+    lasts: Option<Duration>,
+) -> Result<(), Exit> {
     let condition = v1::Condition { state: state.into(), note };
-    let said = look::condition(Some(&condition));
+    let lasts_ms = lasts.map(units::millis);
+    let mut said = look::condition(Some(&condition));
+    said.extend(lasts_ms.map(|lasts| format!(" for {}", look::exact(lasts))));
     let said = match &target.resource {
         Some(resource) => format!("resource `{resource}` of pool `{}` {said}", target.pool),
         None => format!("pool `{}` {said}", target.pool),
@@ -214,6 +243,7 @@ async fn set_condition(target: Target, state: ConditionState, note: Option<Strin
         pool: target.pool.clone(),
         resource: target.resource.clone(),
         condition: Some(condition),
+        lasts_ms,
     };
     let set = connection.calls.set_condition(request).await.map_err(|status| connection.failed(status))?.into_inner();
     output::done(&target.output, &said, &set)
@@ -284,6 +314,12 @@ fn parse_spec(text: &str, toml: bool) -> Result<v1::PoolSpec, String> {
 
 fn some_units(text: &str) -> Result<u32, &'static str> {
     text.parse().map_err(|_| "expected a number from 0 to 2147483647")
+}
+
+fn weight(text: &str) -> Result<(String, u32), &'static str> {
+    // Groups may be called anything.
+    let parsed = text.rsplit_once('=').and_then(|(group, weight)| Some((group.to_owned(), weight.parse().ok()?)));
+    parsed.ok_or("expected GROUP=N, such as web=3")
 }
 
 fn placement(text: &str) -> Result<Placement, &'static str> {

@@ -62,6 +62,12 @@ impl Acquire {
         self
     }
 
+    /// Resources that have to be cleaned, in order to clean them: releasing them returns them clean.
+    pub fn dirty(mut self) -> Self {
+        self.request.dirty = true;
+        self
+    }
+
     /// The size the pool must have; a pool that is not known comes to be with it.
     pub fn size(mut self, size: u32) -> Self {
         self.request.size = Some(size);

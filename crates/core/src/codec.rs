@@ -9,6 +9,7 @@ use core::fmt;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::fair::FairShare;
 use crate::names::*;
 use crate::selector::Selector;
 use crate::time::Ttl;
@@ -69,6 +70,19 @@ impl<'de> Deserialize<'de> for Labels {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let entries = Vec::deserialize(deserializer)?;
         Self::parse(pairs(&entries)).map_err(D::Error::custom)
+    }
+}
+
+impl Serialize for FairShare {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (self.by(), self.weights().collect::<Vec<_>>()).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for FairShare {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (by, weights) = <(String, Vec<(String, u32)>)>::deserialize(deserializer)?;
+        Self::parse(&by, weights.iter().map(|(group, weight)| (group.as_str(), *weight))).map_err(D::Error::custom)
     }
 }
 

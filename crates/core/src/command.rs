@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::fair::FairShare;
 use crate::limits::SET_POOLS_MAX;
 use crate::names::*;
 use crate::selector::Selector;
@@ -74,6 +75,15 @@ pub enum Command {
     TakeBack {
         token: Token,
     },
+
+    /// Takes a hold from one holder and gives it to another, as an operator, only if the first still has it with `token`.
+    Steal(Steal),
+    /// Puts a waiter in front of another, or of all, as an operator, only if both still wait.
+    MoveWaiter(MoveWaiter),
+    /// Keeps a resource for a holder to come.
+    Reserve(Reserve),
+    /// Ends a reservation, only if it is still that holder's.
+    Unreserve(Unreserve),
 }
 
 #[derive(Clone, Debug)]
@@ -142,6 +152,8 @@ pub struct Demand {
     pub amount: Amount,
     /// Only for pools of named resources.
     pub selector: Option<Selector>,
+    /// Asks for resources that have to be cleaned, in order to clean them: a release returns them clean.
+    pub dirty: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -210,6 +222,58 @@ pub struct ForceRelease {
 
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Steal {
+    pub pool: PoolPath,
+    /// Who is believed to hold it, and with which token.
+    pub holder: HolderId,
+    pub token: Token,
+    /// Who gets it.
+    pub to: Arc<Holder>,
+    /// If absent: a lease of [`crate::LEASE_DEFAULT`]. It cannot be that of a session, or a place in a rate window.
+    pub lifetime: Option<Lifetime>,
+    /// Makes a retry safe, as for [`Acquire`].
+    pub request: Option<RequestId>,
+    pub reason: Note,
+}
+
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct MoveWaiter {
+    pub pool: PoolPath,
+    pub waiter: WaiterId,
+    /// Who is believed to wait there.
+    pub holder: HolderId,
+    /// Directly before this one, with its priority; None: before everybody.
+    pub before: Option<WaiterId>,
+    pub reason: Note,
+}
+
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Reserve {
+    pub pool: PoolPath,
+    pub resource: ResourceName,
+    /// Only requests of this holder get it, until one did.
+    pub holder: HolderId,
+    /// How long, if nobody comes for it; for as long as it takes if absent.
+    pub lasts: Option<Ttl>,
+    /// For whom it is believed to be reserved already; None: for nobody.
+    pub instead_of: Option<HolderId>,
+    pub reason: Note,
+}
+
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Unreserve {
+    pub pool: PoolPath,
+    pub resource: ResourceName,
+    /// For whom it is believed to be reserved.
+    pub holder: HolderId,
+    pub reason: Note,
+}
+
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct OpenSession {
     pub namespace: Namespace,
     pub holder: Arc<Holder>,
@@ -238,6 +302,10 @@ pub struct PoolSpec {
     pub window: Option<Ttl>,
     /// False for a pool that came to be on first use and may vanish when idle.
     pub declared: bool,
+    /// Only for pools of named resources: what was held is dirty, and handed out again only when it has been cleaned.
+    pub cleaning: bool,
+    /// How waiters of the same priority take turns; in the order in which they came if absent.
+    pub fair: Option<FairShare>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -289,6 +357,8 @@ pub struct SetCondition {
     /// None: the whole pool.
     pub resource: Option<ResourceName>,
     pub condition: Condition,
+    /// After this it returns to service by itself. Not for what is in service.
+    pub lasts: Option<Ttl>,
 }
 
 /// Whether a pool or a resource is handed out. Holds there are go on in any case.

@@ -8,6 +8,7 @@ use crate::command::{Condition, PoolSpec};
 use crate::names::*;
 use crate::record::{Hold, Waiter};
 use crate::time::{Timestamp, Ttl};
+use crate::view::Rank;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -117,6 +118,10 @@ pub enum Event {
         pool: PoolPath,
         resource: Option<ResourceName>,
         condition: Condition,
+        /// When it returns to service by itself.
+        until: Option<Timestamp>,
+        /// It has returned by itself.
+        automatic: bool,
     },
     /// It takes nobody any more and vanishes with its last hold.
     PoolRemoving {
@@ -128,6 +133,33 @@ pub enum Event {
 
     /// A server process took the data over.
     Restarted,
+
+    /// A resource is kept for a holder to come. The grant that gives it to that holder ends this.
+    Reserved {
+        pool: PoolPath,
+        resource: ResourceName,
+        holder: HolderId,
+        until: Option<Timestamp>,
+        reason: Note,
+    },
+    /// Nobody came for it.
+    ReservationEnded {
+        pool: PoolPath,
+        resource: ResourceName,
+        holder: HolderId,
+        how: ReservationEnd,
+    },
+    /// An operator put a waiter in front of another, or of all.
+    WaiterMoved {
+        id: WaiterId,
+        pool: PoolPath,
+        holder: HolderId,
+        before: Option<WaiterId>,
+        /// Where it stands now.
+        priority: Priority,
+        rank: Rank,
+        reason: Note,
+    },
 }
 
 /// Why a hold is over.
@@ -145,6 +177,21 @@ pub enum HoldEnd {
     Withdrawn,
     /// The caller was gone when the grant came.
     Unreceived,
+    /// An operator gave it to somebody else, who has it by the grant that follows.
+    Stolen {
+        to: HolderId,
+        reason: Note,
+    },
+}
+
+/// Why a reservation is over though nobody was granted what it was for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum ReservationEnd {
+    /// By an operator, who gave a reason.
+    Cancelled(Note),
+    /// Its time passed.
+    Expired,
 }
 
 /// Why a wait ended without a grant.
@@ -189,7 +236,10 @@ impl Event {
             | Self::PoolSet { pool, .. }
             | Self::ConditionSet { pool, .. }
             | Self::PoolRemoving { pool }
-            | Self::PoolGone { pool } => Some(pool),
+            | Self::PoolGone { pool }
+            | Self::Reserved { pool, .. }
+            | Self::ReservationEnded { pool, .. }
+            | Self::WaiterMoved { pool, .. } => Some(pool),
             Self::RequestWithdrawn { .. }
             | Self::SessionOpened { .. }
             | Self::SessionKept { .. }
@@ -225,6 +275,9 @@ impl Event {
             | Self::WaitEnded { holder, .. }
             | Self::WaiterAway { holder, .. }
             | Self::WaiterBack { holder, .. }
+            | Self::Reserved { holder, .. }
+            | Self::ReservationEnded { holder, .. }
+            | Self::WaiterMoved { holder, .. }
             | Self::SessionAttached { holder, .. }
             | Self::SessionDetached { holder, .. }
             | Self::SessionClosing { holder, .. }

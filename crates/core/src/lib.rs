@@ -19,6 +19,8 @@ mod command;
 mod deadlock;
 mod decimal;
 mod event;
+mod explain;
+mod fair;
 mod limits;
 mod machine;
 #[doc(hidden)]
@@ -39,6 +41,7 @@ mod view;
 
 pub use command::*;
 pub use event::*;
+pub use fair::{FairBy, FairShare};
 pub use limits::*;
 pub use machine::{Machine, Outcome};
 pub use names::*;

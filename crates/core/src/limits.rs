@@ -65,6 +65,15 @@ pub const REQUESTS_REMEMBERED_MAX: usize = 100_000;
 /// Holds and waits together: the owner's end is one command, and its work must be bounded.
 pub const HOLDS_PER_OWNER_MAX: usize = 1_024;
 
+/// A scheme of tenants that people still understand; all others weigh 1.
+pub const WEIGHTS_MAX: usize = 256;
+/// Served a thousand times as often as somebody else: more is a priority.
+pub const WEIGHT_MAX: u32 = 1_000;
+/// How often somebody can be put directly in front of the same waiter: each takes half of the room that is left.
+pub const MOVES_BEFORE_ONE_MAX: usize = 31;
+/// How many waiters one explanation is about. All commands wait meanwhile.
+pub const EXPLAINED_MAX: usize = 100;
+
 /// Counts an operator may change. They bound memory; the defaults suit a server with a few GB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -2,6 +2,7 @@
 //! is left to [`State::evolve`].
 
 mod acquire;
+mod operators;
 mod pools;
 mod sessions;
 mod sets;
@@ -12,7 +13,7 @@ use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
 use crate::command::*;
-use crate::event::{Event, HoldEnd, WaitEnd};
+use crate::event::{Event, HoldEnd, ReservationEnd, WaitEnd};
 use crate::limits::{Limits, WORK_PER_COMMAND_MAX};
 use crate::mutation::Mistake;
 use crate::names::*;
@@ -123,6 +124,10 @@ impl Step<'_> {
             Command::Restart => Ok(self.restart()),
             Command::Abandon { waiter, may_return } => Ok(self.abandon(waiter, may_return)),
             Command::TakeBack { token } => Ok(self.take_back(token)),
+            Command::Steal(steal) => self.steal(steal),
+            Command::MoveWaiter(to) => self.move_waiter(to),
+            Command::Reserve(reserve) => self.reserve(reserve),
+            Command::Unreserve(unreserve) => self.unreserve(unreserve),
         }
     }
 
@@ -213,19 +218,6 @@ impl Step<'_> {
             None => self.emit(Event::RequestWithdrawn { namespace, request }),
         }
         Reply::Withdrawn
-    }
-
-    fn force_release(&mut self, force: ForceRelease) -> Result<Reply, Refusal> {
-        let Some(pool) = self.state().pools.get(&force.pool) else {
-            return Err(Refusal::UnknownPool { pool: force.pool });
-        };
-        let held = pool.holds.contains(force.token);
-        if !held || self.state().holds[&force.token].holder.id != force.holder {
-            let now = self.state().holders(&force.pool, pool);
-            return Err(Refusal::MovedOn { pool: force.pool, expected: force.token, now });
-        }
-        self.end_hold(force.token, HoldEnd::Forced(force.reason));
-        Ok(Reply::Released { token: force.token })
     }
 
     fn owner_gone(&mut self, namespace: Namespace, owner: OwnerId) -> Reply {
@@ -373,11 +365,13 @@ impl Step<'_> {
                 self.machine.unserved.insert(path.clone());
                 return;
             }
-            self.grant_to_waiter(place.arrival(), taken);
+            let id = place.arrival();
+            let grant = self.grant_to_waiter(id, taken);
+            self.settled.push((id, Reply::Granted(grant)));
         }
     }
 
-    fn grant_to_waiter(&mut self, id: WaiterId, taken: Taken) {
+    fn grant_to_waiter(&mut self, id: WaiterId, taken: Taken) -> Box<Grant> {
         let waiter = &self.state().waiters[&id];
         let hold = Hold {
             pool: waiter.pool.clone(),
@@ -394,7 +388,7 @@ impl Step<'_> {
         };
         let token = Token(self.state().counters.token_next);
         self.emit(Event::Granted { token, hold: Box::new(hold), waiter: Some(id) });
-        self.settled.push((id, Reply::Granted(self.machine.grant(token))));
+        self.machine.grant(token)
     }
 
     fn go_on_removing(&mut self, path: &PoolPath) {
@@ -429,6 +423,17 @@ impl Step<'_> {
                 }
                 Some(Due::Session(id)) => self.end_some_of_session(id),
                 Some(Due::Idle(pool)) => self.emit(Event::PoolGone { pool }),
+                Some(Due::Return(pool, resource)) => {
+                    let condition = Condition::InService;
+                    let event =
+                        Event::ConditionSet { pool: pool.clone(), resource, condition, until: None, automatic: true };
+                    self.emit(event);
+                    self.machine.unserved.insert(pool);
+                }
+                Some(Due::Reservation(pool, resource)) => {
+                    self.end_reservation(&pool, resource, ReservationEnd::Expired);
+                    self.machine.unserved.insert(pool);
+                }
                 None => match self.machine.unserved.pop_first() {
                     Some(pool) => self.serve_pool(&pool),
                     None => break,
@@ -445,6 +450,10 @@ fn never_fits(path: &PoolPath, pool: &Pool, demand: &Demand) -> Option<Refusal> 
         let why = "has anonymous units: a selector has nothing to choose from".into();
         return Some(Refusal::WrongKind { pool: path.clone(), why });
     }
+    if demand.dirty && !matches!(&pool.kind, Kind::Resources(kept) if kept.cleaning) {
+        let why = "has nothing to be cleaned: it does not ask for cleaning".into();
+        return Some(Refusal::WrongKind { pool: path.clone(), why });
+    }
     let most = pool.most_for(demand);
     let asked = match demand.amount {
         Amount::Count(count) => count,
@@ -458,7 +467,7 @@ fn is_loss(hold: &Hold, how: &HoldEnd) -> bool {
     match how {
         // A place in a rate window was used up by being granted: that it passes takes nothing from anybody.
         HoldEnd::Expired => !matches!(hold.lifetime, Lifetime::Window(_)),
-        HoldEnd::Forced(_) | HoldEnd::OwnerGone => true,
+        HoldEnd::Forced(_) | HoldEnd::OwnerGone | HoldEnd::Stolen { .. } => true,
         HoldEnd::Released | HoldEnd::Withdrawn | HoldEnd::Unreceived | HoldEnd::SessionEnded => false,
     }
 }

@@ -46,6 +46,14 @@ pub enum Mistake {
     AnswersBeforeTheSync,
     /// Waiters go on as if those who made them were still there after a restart.
     ServesTheAbsent,
+    /// What has to be cleaned first is handed out to anybody.
+    HandsOutDirty,
+    /// What is reserved is handed out to others.
+    IgnoresReservations,
+    /// In a pool that serves its waiters in turn, they are served in the order in which they came.
+    ForgetsTurns,
+    /// What was to return to service by itself stays out of it.
+    NeverReturns,
 }
 
 #[cfg(feature = "mutations")]

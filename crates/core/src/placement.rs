@@ -8,13 +8,16 @@ use alloc::vec::Vec;
 
 use crate::command::{Amount, Demand, Order, Placement};
 use crate::mutation::Mistake;
-use crate::names::ResourceName;
+use crate::names::{HolderId, ResourceName};
 use crate::pool::{Kind, Pool, Resource, Resources, Taken, Units};
 use crate::queue::Ordinals;
 use crate::view::Place;
 
+/// Somebody who could be served: where it stands, what it wants, and who it is if something may be reserved for it.
+pub(crate) type Candidate<'a> = (Place, &'a Demand, Option<&'a HolderId>);
+
 /// The first in order that can be served now: a waiter, or a newcomer who is not in the queue yet.
-pub(crate) fn next(pool: &Pool, newcomer: Option<(Place, &Demand)>, nonce: u128) -> Option<(Place, Taken)> {
+pub(crate) fn next(pool: &Pool, newcomer: Option<Candidate<'_>>, nonce: u128) -> Option<(Place, Taken)> {
     if !pool.hands_out() {
         return None;
     }
@@ -24,7 +27,7 @@ pub(crate) fn next(pool: &Pool, newcomer: Option<(Place, &Demand)>, nonce: u128)
     }
 }
 
-fn next_for_units(pool: &Pool, units: &Units, newcomer: Option<(Place, &Demand)>) -> Option<(Place, Taken)> {
+fn next_for_units(pool: &Pool, units: &Units, newcomer: Option<Candidate<'_>>) -> Option<(Place, Taken)> {
     // A full pool serves nobody, however many lanes there are.
     if units.free() == 0 {
         return None;
@@ -33,9 +36,9 @@ fn next_for_units(pool: &Pool, units: &Units, newcomer: Option<(Place, &Demand)>
         .queue
         .heads()
         .chain(newcomer)
-        .filter_map(|(place, demand)| Some((place, take_units(units, demand.amount)?)))
+        .filter_map(|(place, demand, _)| Some((place, take_units(units, demand.amount)?)))
         .min_by_key(|(place, _)| *place)?;
-    let head = pool.queue.head().into_iter().chain(newcomer.map(|(place, _)| place)).min()?;
+    let head = pool.queue.head().into_iter().chain(newcomer.map(|(place, ..)| place)).min()?;
     if Mistake::Overtakes.is_made() {
         return Some(fitting);
     }
@@ -49,33 +52,34 @@ pub(crate) fn take_units(units: &Units, amount: Amount) -> Option<Taken> {
         Amount::All if units.used == 0 => (units.total, true),
         Amount::All => return None,
     };
-    (count <= units.free()).then(|| Taken { units: count, resources: [].into(), all })
+    (count <= units.free()).then(|| Taken { units: count, resources: [].into(), all, dirty: false })
 }
 
 fn next_for_resources(
     pool: &Pool,
     resources: &Resources,
-    newcomer: Option<(Place, &Demand)>,
+    newcomer: Option<Candidate<'_>>,
     nonce: u128,
 ) -> Option<(Place, Taken)> {
     if resources.free.is_empty() {
         return None;
     }
     let mut heads: Vec<_> = pool.queue.heads().chain(newcomer).collect();
-    heads.sort_unstable_by_key(|(place, _)| *place);
+    heads.sort_unstable_by_key(|(place, ..)| *place);
     // What somebody further ahead could use is not given to those behind.
     let mut unclaimed = Cow::Borrowed(&resources.open);
-    for (place, demand) in heads {
+    for (place, demand, holder) in heads {
         let matching = pool.matching(resources, demand);
         let wanted = match demand.amount {
             Amount::Count(count) => usize::try_from(count).expect("a count fits in memory"),
             Amount::All => matching.len(),
         };
-        let open = unclaimed.and(&matching);
+        let open = resources.only_for(unclaimed.and(&matching), demand, holder);
         if wanted > 0 && wanted <= open.len() {
-            let names = choose(resources, &open, wanted, nonce);
+            let names = choose_for(resources, &open, wanted, holder, nonce);
             let units = u32::try_from(names.len()).expect("resources of a pool are bounded");
-            return Some((place, Taken { units, resources: names.into(), all: demand.amount == Amount::All }));
+            let (all, dirty) = (demand.amount == Amount::All, demand.dirty);
+            return Some((place, Taken { units, resources: names.into(), all, dirty }));
         }
         if pool.order == Order::Strict && !Mistake::IgnoresClaims.is_made() {
             unclaimed.to_mut().subtract(&open);
@@ -87,8 +91,29 @@ fn next_for_resources(
     None
 }
 
+/// So many of the open ones; first of all what is reserved for whoever gets them.
+pub(crate) fn choose_for(
+    resources: &Resources,
+    open: &Ordinals,
+    wanted: usize,
+    holder: Option<&HolderId>,
+    nonce: u128,
+) -> Vec<ResourceName> {
+    let reserved = holder.and_then(|holder| resources.reserved_for(holder)).map(|own| own.and(open));
+    match reserved.filter(|reserved| !reserved.is_empty()) {
+        None => choose(resources, open, wanted, nonce),
+        Some(reserved) => {
+            let mut names = choose(resources, &reserved, wanted.min(reserved.len()), nonce);
+            let mut others = open.clone();
+            others.subtract(&reserved);
+            names.extend(choose(resources, &others, wanted - names.len(), nonce));
+            names
+        }
+    }
+}
+
 /// So many of the open ones, by the pool's placement.
-pub(crate) fn choose(resources: &Resources, open: &Ordinals, wanted: usize, nonce: u128) -> Vec<ResourceName> {
+fn choose(resources: &Resources, open: &Ordinals, wanted: usize, nonce: u128) -> Vec<ResourceName> {
     let preferred = resources.free.iter().filter(|slot| open.contains(slot.ordinal)).map(|slot| &slot.name);
     let chosen: Vec<_> = match &resources.placement {
         // The free ones are kept in these orders.
@@ -167,8 +192,8 @@ mod tests {
     fn plain_next(pool: &Pool, resources: &Resources, nonce: u128) -> Option<(Place, Vec<ResourceName>)> {
         let mut claimed: BTreeSet<&ResourceName> = BTreeSet::new();
         let mut heads: Vec<_> = pool.queue.heads().collect();
-        heads.sort_unstable_by_key(|(place, _)| *place);
-        for (place, demand) in heads {
+        heads.sort_unstable_by_key(|(place, ..)| *place);
+        for (place, demand, _) in heads {
             let matches = |name: &ResourceName| fits(demand, name, &resources.all[name].labels);
             let wanted = match demand.amount {
                 Amount::Count(count) => count as usize,
@@ -245,6 +270,8 @@ mod tests {
                 order: if below(2) == 0 { Order::Strict } else { Order::Backfill },
                 window: None,
                 declared: true,
+                cleaning: false,
+                fair: None,
             };
             let (first, second) = (spec(), spec());
             let mut pool = Pool::new(&first);
@@ -252,14 +279,15 @@ mod tests {
                 let Kind::Resources(resources) = &pool.kind else { unreachable!("it has resources") };
                 let free: Vec<_> = resources.free.iter().map(|slot| slot.name.clone()).collect();
                 let names: Vec<_> = free.into_iter().filter(|_| below(2) == 0).collect();
-                pool.take(Token(token), &Taken { units: 1, resources: names.into(), all: false });
+                pool.take(Token(token), &Taken { units: 1, resources: names.into(), all: false, dirty: false });
             };
             take(&mut pool, 1, &mut below);
             for n in 0..below(8) {
                 let selectors = ["zone == 1", "zone > 2", "name == r7", "!(zone == 0)"];
                 let selector = selectors.get(below(5) as usize).map(|text| Selector::parse(text).expect("a selector"));
                 let amount = if below(5) == 0 { Amount::All } else { Amount::Count(below(60) as u32 + 1) };
-                pool.queue.enter(Place::new(Priority::default(), WaiterId(n)), &Demand { amount, selector });
+                let demand = Demand { amount, selector, dirty: false };
+                pool.queue.enter(Place::new(Priority::default(), WaiterId(n)), &demand, None);
                 // Lanes are there before and after a change of the pool.
                 if n == 3 {
                     pool.set(&second);

@@ -7,10 +7,13 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::command::*;
+use crate::fair::Turns;
 use crate::mutation::Mistake;
 use crate::names::*;
 use crate::queue::{Listed, Ordinals, Queue};
+use crate::record::Waiter;
 use crate::time::{Timestamp, Ttl};
+use crate::view::{Place, Rank, Reservation};
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Pool {
@@ -25,6 +28,10 @@ pub struct Pool {
     pub(crate) queue: Queue,
     /// Since when an undeclared pool has had neither holds nor waiters.
     pub(crate) idle_since: Option<Timestamp>,
+    /// When it returns to service by itself.
+    pub(crate) until: Option<Timestamp>,
+    /// How waiters take turns, if not in the order in which they came.
+    pub(crate) turns: Option<Box<Turns>>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -62,6 +69,10 @@ pub(crate) struct Resources {
     /// The same as a set, and those that belong to the pool, free or not.
     pub(crate) open: Ordinals,
     pub(crate) own: Ordinals,
+    /// What was held is dirty until it has been cleaned.
+    pub(crate) cleaning: bool,
+    pub(crate) dirty: Ordinals,
+    reserved: BTreeMap<HolderId, Ordinals>,
     /// Rises with every resource declared, and with every use of one.
     ordinal_next: u64,
     use_next: u64,
@@ -89,6 +100,12 @@ pub struct Resource {
     /// The order of last use; 0 if never.
     pub used: u64,
     pub used_at: Option<Timestamp>,
+    /// When it returns to service by itself.
+    pub until: Option<Timestamp>,
+    /// It has to be cleaned before it is handed out again, or is being cleaned.
+    pub dirty: bool,
+    /// Not of one that is leaving.
+    pub reserved: Option<Box<Reservation>>,
     pub(crate) hold: Option<Token>,
 }
 
@@ -110,6 +127,9 @@ impl Resource {
             ordinal,
             used: 0,
             used_at: None,
+            until: None,
+            dirty: false,
+            reserved: None,
             hold: None,
         }
     }
@@ -139,36 +159,78 @@ impl Resources {
         let mut resource = self.all.remove(name).expect("a resource that is changed is there");
         self.free.remove(&self.slot(name, &resource));
         self.open.remove(resource.ordinal);
+        self.dirty.remove(resource.ordinal);
+        if let Some(reservation) = &resource.reserved {
+            let own = self.reserved.get_mut(&reservation.holder).expect("what is reserved is known by its holder");
+            own.remove(resource.ordinal);
+            if own.is_empty() {
+                self.reserved.remove(&reservation.holder);
+            }
+        }
         change(&mut resource);
         if resource.leaving && resource.hold.is_none() {
             return;
         }
+        self.index(name, &resource);
+        self.all.insert(name.clone(), resource);
+    }
+
+    fn index(&mut self, name: &ResourceName, resource: &Resource) {
         if resource.is_free() {
-            self.free.insert(self.slot(name, &resource));
+            self.free.insert(self.slot(name, resource));
             self.open.insert(resource.ordinal);
         }
-        self.all.insert(name.clone(), resource);
+        if resource.dirty {
+            self.dirty.insert(resource.ordinal);
+        }
+        if let Some(reservation) = &resource.reserved {
+            self.reserved.entry(reservation.holder.clone()).or_default().insert(resource.ordinal);
+        }
+    }
+
+    /// What is reserved for a holder.
+    pub(crate) fn reserved_for(&self, holder: &HolderId) -> Option<&Ordinals> {
+        self.reserved.get(holder)
+    }
+
+    /// Takes out what somebody must not have: what is dirty, unless that is what it wants, and what is kept for others.
+    pub(crate) fn only_for(&self, mut open: Ordinals, demand: &Demand, holder: Option<&HolderId>) -> Ordinals {
+        if demand.dirty {
+            // Whoever cleans it does so for the one it is reserved for.
+            return if Mistake::HandsOutDirty.is_made() { open } else { open.and(&self.dirty) };
+        }
+        if !Mistake::HandsOutDirty.is_made() {
+            open.subtract(&self.dirty);
+        }
+        if !Mistake::IgnoresReservations.is_made() {
+            for (other, reserved) in &self.reserved {
+                if Some(other) != holder {
+                    open.subtract(reserved);
+                }
+            }
+        }
+        open
     }
 
     fn insert(&mut self, name: ResourceName, resource: Resource) {
         self.ordinal_next = self.ordinal_next.max(resource.ordinal + 1);
         self.use_next = self.use_next.max(resource.used + 1);
-        if resource.is_free() {
-            self.free.insert(self.slot(&name, &resource));
-            self.open.insert(resource.ordinal);
-        }
+        self.index(&name, &resource);
         if !resource.leaving {
             self.own.insert(resource.ordinal);
         }
         self.all.insert(name, resource);
     }
 
-    fn set(&mut self, placement: &Placement, specs: &[ResourceSpec]) {
+    fn set(&mut self, placement: &Placement, specs: &[ResourceSpec], cleaning: bool) {
         let mut before = core::mem::take(&mut self.all);
         self.free.clear();
         self.open = Ordinals::default();
         self.own = Ordinals::default();
+        self.dirty = Ordinals::default();
+        self.reserved.clear();
         self.placement = placement.clone();
+        self.cleaning = cleaning;
         // Declared order is the order of the list, also for those that were there.
         for spec in specs {
             let ordinal = self.ordinal_next;
@@ -179,12 +241,17 @@ impl Resources {
                 resource.used = kept.used;
                 resource.used_at = kept.used_at;
                 resource.hold = kept.hold;
+                resource.until = kept.until;
+                resource.dirty = kept.dirty && cleaning;
+                resource.reserved = kept.reserved;
             }
             self.insert(spec.name.clone(), resource);
         }
         for (name, mut resource) in before {
             if resource.hold.is_some() {
                 resource.leaving = true;
+                resource.dirty &= cleaning;
+                resource.reserved = None;
                 self.insert(name, resource);
             }
         }
@@ -228,6 +295,8 @@ impl Pool {
             holds: Holds::default(),
             queue: Queue::default(),
             idle_since: None,
+            until: None,
+            turns: None,
         };
         pool.set(spec);
         pool
@@ -244,7 +313,8 @@ impl Pool {
     ) -> Self {
         let mut pool = Self { condition, removing, idle_since, ..Self::new(spec) };
         if let Kind::Resources(kept) = &mut pool.kind {
-            **kept = Resources { placement: core::mem::take(&mut kept.placement), ..Resources::default() };
+            let (placement, cleaning) = (core::mem::take(&mut kept.placement), kept.cleaning);
+            **kept = Resources { placement, cleaning, ..Resources::default() };
             for (name, resource) in resources {
                 kept.insert(name, resource);
             }
@@ -261,16 +331,19 @@ impl Pool {
         self.order = spec.order;
         self.window = spec.window;
         self.declared = spec.declared;
+        let cleaning = spec.cleaning;
         match (&mut self.kind, &spec.capacity) {
             (Kind::Units(units), Capacity::Units(total)) => units.total = *total,
-            (Kind::Resources(kept), Capacity::Resources { placement, resources }) => kept.set(placement, resources),
+            (Kind::Resources(kept), Capacity::Resources { placement, resources }) => {
+                kept.set(placement, resources, cleaning);
+            }
             (kind, capacity) => {
                 assert!(self.holds.is_empty(), "the kind of a pool changes only while nobody holds any of it");
                 *kind = match capacity {
                     Capacity::Units(total) => Kind::Units(Units { total: *total, used: 0, exclusive: false }),
                     Capacity::Resources { placement, resources } => {
                         let mut kept: Box<Resources> = Box::default();
-                        kept.set(placement, resources);
+                        kept.set(placement, resources, cleaning);
                         Kind::Resources(kept)
                     }
                 };
@@ -280,6 +353,19 @@ impl Pool {
             Kind::Units(_) => Box::default(),
             Kind::Resources(kept) => kept.listed(),
         });
+        self.queue.serve_in_turn(spec.fair.is_some());
+        // Who waits is told by the state, which knows the waiters.
+        self.turns = match (self.turns.take(), &spec.fair) {
+            (_, None) => None,
+            (Some(turns), Some(share)) if turns.share == *share => Some(turns),
+            (before, Some(share)) => {
+                let mut turns = Turns::new(share.clone());
+                for (priority, turn) in before.iter().flat_map(|turns| turns.clock()) {
+                    turns.set_clock(priority, turn);
+                }
+                Some(Box::new(turns))
+            }
+        };
     }
 
     pub fn spec(&self) -> PoolSpec {
@@ -299,7 +385,9 @@ impl Pool {
                 Capacity::Resources { placement: kept.placement.clone(), resources }
             }
         };
-        PoolSpec { capacity, order: self.order, window: self.window, declared: self.declared }
+        let cleaning = matches!(&self.kind, Kind::Resources(kept) if kept.cleaning);
+        let fair = self.turns.as_ref().map(|turns| turns.share.clone());
+        PoolSpec { capacity, order: self.order, window: self.window, declared: self.declared, cleaning, fair }
     }
 
     pub fn condition(&self) -> &Condition {
@@ -308,6 +396,102 @@ impl Pool {
 
     pub fn is_removing(&self) -> bool {
         self.removing
+    }
+
+    /// When it returns to service by itself.
+    pub fn until(&self) -> Option<Timestamp> {
+        self.until
+    }
+
+    /// Of a pool that serves its waiters in turn: the turn that was served last, by priority.
+    pub fn turns_served(&self) -> impl Iterator<Item = (Priority, i64)> {
+        self.turns.iter().flat_map(|turns| turns.clock())
+    }
+
+    /// For recovery, before its waiters come.
+    pub fn restore_turn_served(&mut self, priority: Priority, turn: i64) {
+        if let Some(turns) = &mut self.turns {
+            turns.set_clock(priority, turn);
+        }
+    }
+
+    /// For recovery.
+    pub fn restore_until(&mut self, until: Option<Timestamp>) {
+        self.until = until;
+    }
+
+    /// Whom it is in the queue's lanes, if something is reserved for it.
+    pub(crate) fn expected<'a>(&self, holder: &'a HolderId) -> Option<&'a HolderId> {
+        match &self.kind {
+            Kind::Resources(kept) if kept.reserved.contains_key(holder) => Some(holder),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn has_reservations(&self) -> bool {
+        matches!(&self.kind, Kind::Resources(kept) if !kept.reserved.is_empty())
+    }
+
+    /// For whom something is reserved.
+    pub(crate) fn expects(&self) -> Vec<HolderId> {
+        match &self.kind {
+            Kind::Units(_) => Vec::new(),
+            Kind::Resources(kept) => kept.reserved.keys().cloned().collect(),
+        }
+    }
+
+    /// The place of somebody who comes now.
+    pub(crate) fn place_of_newcomer(
+        &self,
+        priority: Priority,
+        holder: &Holder,
+        demand: &Demand,
+        arrival: WaiterId,
+    ) -> Place {
+        match &self.turns {
+            None => self.queue.place_of_arrival(priority, arrival),
+            Some(turns) => {
+                let turn = turns.turn(priority, holder, self.asked(demand));
+                Place::ranked(priority, Rank::at(turn), arrival)
+            }
+        }
+    }
+
+    /// `demand` is what it wants of this pool.
+    pub(crate) fn enter(&mut self, place: Place, waiter: &Waiter, demand: &Demand, present: bool) {
+        if !present {
+            self.queue.enter_away(place);
+        } else if waiter.is_set() {
+            self.queue.enter_set(place, demand);
+        } else {
+            let expected = self.expected(&waiter.holder.id);
+            self.queue.enter(place, demand, expected);
+        }
+    }
+
+    pub(crate) fn leave(&mut self, place: Place, waiter: &Waiter, demand: &Demand) {
+        let expected = self.expected(&waiter.holder.id);
+        self.queue.leave(place, demand, expected);
+    }
+
+    /// After a change of what is reserved for whom.
+    pub(crate) fn sort_into_lanes(&mut self, waiters: &BTreeMap<WaiterId, Box<Waiter>>) {
+        let in_lane = |place: &Place| !self.queue.is_away(*place) && !waiters[&place.arrival()].is_set();
+        let here: Vec<_> = self.queue.after(None).filter(in_lane).collect();
+        let Self { queue, kind, .. } = self;
+        queue.sort_into_lanes(here.into_iter().map(|place| {
+            let waiter = &waiters[&place.arrival()];
+            let expected = matches!(kind, Kind::Resources(kept) if kept.reserved.contains_key(&waiter.holder.id));
+            (place, &waiter.demand, expected.then_some(&waiter.holder.id))
+        }));
+    }
+
+    /// How much a demand asks for, as the pool is.
+    pub(crate) fn asked(&self, demand: &Demand) -> u32 {
+        match demand.amount {
+            Amount::Count(count) => count,
+            Amount::All => self.most_for(demand),
+        }
     }
 
     pub fn idle_since(&self) -> Option<Timestamp> {
@@ -347,12 +531,40 @@ impl Pool {
         }
     }
 
-    pub(crate) fn set_condition(&mut self, resource: Option<&ResourceName>, condition: &Condition) {
+    /// Gives when it would have returned by itself until now.
+    pub(crate) fn set_condition(
+        &mut self,
+        resource: Option<&ResourceName>,
+        condition: &Condition,
+        until: Option<Timestamp>,
+    ) -> Option<Timestamp> {
         match (resource, &mut self.kind) {
-            (None, _) => self.condition = condition.clone(),
-            (Some(name), Kind::Resources(kept)) => kept.change(name, |it| it.condition = condition.clone()),
+            (None, _) => {
+                self.condition = condition.clone();
+                core::mem::replace(&mut self.until, until)
+            }
+            (Some(name), Kind::Resources(kept)) => {
+                let mut before = None;
+                kept.change(name, |it| {
+                    it.condition = condition.clone();
+                    before = core::mem::replace(&mut it.until, until);
+                });
+                before
+            }
             (Some(_), Kind::Units(_)) => unreachable!("a pool of units has no resource to set"),
         }
+    }
+
+    /// Gives the reservation there was until now.
+    pub(crate) fn set_reserved(
+        &mut self,
+        resource: &ResourceName,
+        reserved: Option<Reservation>,
+    ) -> Option<Box<Reservation>> {
+        let Kind::Resources(kept) = &mut self.kind else { unreachable!("a pool of units has no resource to reserve") };
+        let mut before = None;
+        kept.change(resource, |it| before = core::mem::replace(&mut it.reserved, reserved.map(Box::new)));
+        before
     }
 
     pub(crate) fn take(&mut self, token: Token, taken: &Taken) {
@@ -372,7 +584,8 @@ impl Pool {
         }
     }
 
-    pub(crate) fn give_back(&mut self, at: Timestamp, token: Token, taken: &Taken) {
+    /// `dirty` is what its resources are from now on, if that changes.
+    pub(crate) fn give_back(&mut self, at: Timestamp, token: Token, taken: &Taken, dirty: Option<bool>) {
         assert!(self.holds.remove(token), "only what is held is given back");
         match &mut self.kind {
             Kind::Units(units) => {
@@ -380,6 +593,7 @@ impl Pool {
                 units.exclusive &= !taken.all;
             }
             Kind::Resources(kept) => {
+                let dirty = dirty.filter(|_| kept.cleaning);
                 for name in &taken.resources {
                     let used = kept.use_next;
                     kept.use_next += 1;
@@ -387,6 +601,7 @@ impl Pool {
                         assert_eq!(it.hold.take(), Some(token), "a resource is given back by its holder");
                         it.used = if Mistake::ForgetsUse.is_made() { it.used } else { used };
                         it.used_at = Some(at);
+                        it.dirty = dirty.unwrap_or(it.dirty);
                     });
                 }
             }
@@ -411,7 +626,15 @@ impl Pool {
     pub(crate) fn free(&self) -> u32 {
         match &self.kind {
             Kind::Units(units) => units.free(),
-            Kind::Resources(kept) => count(kept.free.len()),
+            Kind::Resources(kept) => count(kept.free.len() - kept.open.and(&kept.dirty).len()),
+        }
+    }
+
+    /// Resources that nobody holds, and that would be free if they were clean.
+    pub(crate) fn dirty(&self) -> u32 {
+        match &self.kind {
+            Kind::Units(_) => 0,
+            Kind::Resources(kept) => count(kept.open.and(&kept.dirty).len()),
         }
     }
 
@@ -449,6 +672,8 @@ pub struct Taken {
     pub resources: Box<[ResourceName]>,
     /// Everything was asked for.
     pub all: bool,
+    /// It was taken in order to be cleaned.
+    pub dirty: bool,
 }
 
 /// The holds of a pool, oldest first. Most pools are mutexes, and a set's first node is as large as a pool.

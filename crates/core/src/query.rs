@@ -15,7 +15,13 @@ use crate::time::Timestamp;
 use crate::view::*;
 
 impl State {
+    /// How things stand, as of the last thing that happened.
     pub fn query(&self, query: &Query) -> Result<View, Refusal> {
+        self.query_at(query, self.counters.now)
+    }
+
+    /// The same, told at a later time.
+    pub fn query_at(&self, query: &Query, now: Timestamp) -> Result<View, Refusal> {
         match query {
             Query::Pools { namespace, prefix, after, limit } => {
                 Ok(View::Pools(self.pools_page(namespace, prefix, after.as_ref(), *limit)))
@@ -30,6 +36,10 @@ impl State {
             }
             Query::Owners { after, limit } => Ok(View::Owners(self.owners_page(after.as_ref(), *limit))),
             Query::Stats => Ok(View::Stats(self.stats())),
+            Query::Explain { pool, who, limit } => {
+                let explanation = self.explain(pool, who.as_ref(), *limit, now)?;
+                Ok(View::Explained(alloc::boxed::Box::new(explanation)))
+            }
         }
     }
 
@@ -78,6 +88,8 @@ impl State {
             removing: pool.removing,
             declared: pool.declared,
             window: pool.window,
+            until: pool.until,
+            dirty: pool.dirty(),
         }
     }
 
@@ -97,6 +109,9 @@ impl State {
                 leaving: resource.leaving,
                 hold: resource.hold,
                 last_used: resource.used_at,
+                until: resource.until,
+                dirty: resource.dirty,
+                reserved: resource.reserved.as_deref().cloned(),
             })
             .collect();
         Ok(PoolDetail { summary: self.pool_view(path, pool), spec: pool.spec(), resources })
@@ -133,24 +148,35 @@ impl State {
         limit: usize,
     ) -> Result<Page<WaiterView, Place>, Refusal> {
         let queue = &self.known_pool(path)?.queue;
+        // Counted on from the first, because finding each by itself adds up.
+        let mut ahead = None;
         let views = queue.after(after).map(|place| {
-            let id = place.arrival();
-            let waiter = &self.waiters[&id];
-            let view = WaiterView {
-                id,
-                place,
-                position: (!queue.is_away(place)).then(|| queue.ahead_of(place) + 1),
-                holder: waiter.holder.clone(),
-                demand: waiter.part(path).0.clone(),
-                since: waiter.since,
-                deadline: waiter.deadline,
-                session: waiter.session,
-                request: waiter.request.clone(),
-                also: others(waiter, path),
-            };
-            (place, Some(view))
+            let position = (!queue.is_away(place)).then(|| {
+                let position = ahead.map_or_else(|| queue.ahead_of(place), |ahead| ahead) + 1;
+                ahead = Some(position);
+                position
+            });
+            (place, Some(self.waiter_view(path, place, position)))
         });
         Ok(page(views, limit))
+    }
+
+    /// As it stands in the queue of one pool.
+    pub(crate) fn waiter_view(&self, path: &PoolPath, place: Place, position: Option<usize>) -> WaiterView {
+        let id = place.arrival();
+        let waiter = &self.waiters[&id];
+        WaiterView {
+            id,
+            place,
+            position,
+            holder: waiter.holder.clone(),
+            demand: waiter.part(path).0.clone(),
+            since: waiter.since,
+            deadline: waiter.deadline,
+            session: waiter.session,
+            request: waiter.request.clone(),
+            also: others(waiter, path),
+        }
     }
 
     fn sessions_page(
@@ -260,10 +286,19 @@ impl State {
             position,
             free: pool.free(),
             also: Vec::new(),
+            dirty: pool.dirty(),
+            reserved: self.reserved(pool),
         }
     }
 
-    fn known_pool(&self, path: &PoolPath) -> Result<&Pool, Refusal> {
+    /// Some of what is kept for holders to come, in the order of names.
+    fn reserved(&self, pool: &Pool) -> Vec<(ResourceName, HolderId)> {
+        let reserved =
+            pool.resources().filter_map(|(name, it)| Some((name.clone(), it.reserved.as_ref()?.holder.clone())));
+        if pool.has_reservations() { reserved.take(HOLDERS_TOLD_MAX).collect() } else { Vec::new() }
+    }
+
+    pub(crate) fn known_pool(&self, path: &PoolPath) -> Result<&Pool, Refusal> {
         self.pool(path).ok_or_else(|| Refusal::UnknownPool { pool: path.clone() })
     }
 }

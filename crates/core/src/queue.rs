@@ -9,15 +9,18 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use crate::command::Demand;
-use crate::names::{Labels, Priority, ResourceName, WaiterId};
+use crate::names::{HolderId, Labels, Priority, ResourceName, WaiterId};
 use crate::pool::fits;
-use crate::view::Place;
+use crate::view::{Place, Rank};
 
 /// Waiters are counted in runs of this many arrivals, so that a place among 100,000 is found by adding up
 /// some hundred numbers.
 const RUN_BITS: u32 = 8;
 
-type Run = (Reverse<Priority>, u64);
+/// The same where turns are counted in steps of some 100,000 (see `fair`): those of a few dozen steps are one run.
+const RUN_BITS_IN_TURN: u32 = 24;
+
+type Run = (Reverse<Priority>, i64);
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Queue {
@@ -28,6 +31,11 @@ pub(crate) struct Queue {
     /// Those of the present who want something of other pools too, with what they want of this one. In no lane: whether
     /// they are next is not for this pool alone to say.
     sets: BTreeMap<Place, Demand>,
+    /// Lanes of those holders that something is reserved for: they can be next where others with the same demand cannot.
+    expected: BTreeMap<HolderId, BTreeMap<Demand, Lane>>,
+    /// How many of all are not where their arrival would put them.
+    ranked: usize,
+    in_turn: bool,
     runs: BTreeMap<Run, usize>,
     /// Those whose session lost its connection: passed over, but their place is kept.
     away: BTreeSet<Place>,
@@ -55,8 +63,32 @@ impl Queue {
     /// Says which resources belong to the pool.
     pub(crate) fn list(&mut self, listed: Box<[Listed]>) {
         self.listed = listed;
-        for (demand, lane) in &mut self.lanes {
+        for (demand, lane) in self.lanes.iter_mut().chain(self.expected.values_mut().flatten()) {
             lane.matching = matching(&self.listed, demand);
+        }
+    }
+
+    /// Says whether the pool serves its waiters in turn, which spreads their places.
+    pub(crate) fn serve_in_turn(&mut self, in_turn: bool) {
+        if in_turn != self.in_turn {
+            self.in_turn = in_turn;
+            self.runs.clear();
+            for place in &self.present {
+                *self.runs.entry(self.run_of(*place)).or_default() += 1;
+            }
+        }
+    }
+
+    /// Puts those who are present into their lanes anew: each with what it wants, and as whom if something is reserved for
+    /// it.
+    pub(crate) fn sort_into_lanes<'a>(
+        &mut self,
+        present: impl Iterator<Item = (Place, &'a Demand, Option<&'a HolderId>)>,
+    ) {
+        self.lanes.clear();
+        self.expected.clear();
+        for (place, demand, expected) in present {
+            self.enter_lane(place, demand, expected);
         }
     }
 
@@ -68,15 +100,24 @@ impl Queue {
         }
     }
 
-    pub(crate) fn enter(&mut self, place: Place, demand: &Demand) {
+    /// `expected` is who it is, if something of the pool is reserved for it.
+    pub(crate) fn enter(&mut self, place: Place, demand: &Demand, expected: Option<&HolderId>) {
         self.enter_present(place);
-        match self.lanes.get_mut(demand) {
+        self.enter_lane(place, demand, expected);
+    }
+
+    fn enter_lane(&mut self, place: Place, demand: &Demand, expected: Option<&HolderId>) {
+        let lanes = match expected {
+            None => &mut self.lanes,
+            Some(holder) => self.expected.entry(holder.clone()).or_default(),
+        };
+        match lanes.get_mut(demand) {
             Some(lane) => {
                 lane.places.insert(place);
             }
             None => {
                 let lane = Lane { places: BTreeSet::from([place]), matching: matching(&self.listed, demand) };
-                self.lanes.insert(demand.clone(), lane);
+                lanes.insert(demand.clone(), lane);
             }
         }
     }
@@ -89,31 +130,40 @@ impl Queue {
 
     fn enter_present(&mut self, place: Place) {
         assert!(self.present.insert(place), "a waiter enters once");
-        *self.runs.entry(run_of(place)).or_default() += 1;
+        self.ranked += usize::from(place.is_ranked());
+        *self.runs.entry(self.run_of(place)).or_default() += 1;
     }
 
     pub(crate) fn enter_away(&mut self, place: Place) {
         assert!(self.away.insert(place), "a waiter goes away once");
+        self.ranked += usize::from(place.is_ranked());
     }
 
     /// Takes a waiter out, present or away.
-    pub(crate) fn leave(&mut self, place: Place, demand: &Demand) {
+    pub(crate) fn leave(&mut self, place: Place, demand: &Demand, expected: Option<&HolderId>) {
+        self.ranked -= usize::from(place.is_ranked());
         if self.away.remove(&place) {
             return;
         }
         assert!(self.present.remove(&place), "only a waiter leaves");
-        // Most pools have none, and then this costs nothing.
-        if self.sets.remove(&place).is_none() {
-            let lane = self.lanes.get_mut(demand).expect("a present waiter is in its lane");
-            lane.places.remove(&place);
-            if lane.places.is_empty() {
-                self.lanes.remove(demand);
+        // Most pools have no sets, and then this costs nothing.
+        let set = self.sets.remove(&place).is_some();
+        match expected {
+            _ if set => {}
+            None => leave_lane(&mut self.lanes, place, demand),
+            Some(holder) => {
+                let lanes = self.expected.get_mut(holder).expect("a present waiter is in its lane");
+                leave_lane(lanes, place, demand);
+                if lanes.is_empty() {
+                    self.expected.remove(holder);
+                }
             }
         }
-        let run = self.runs.get_mut(&run_of(place)).expect("a present waiter is counted");
+        let at = self.run_of(place);
+        let run = self.runs.get_mut(&at).expect("a present waiter is counted");
         *run -= 1;
         if *run == 0 {
-            self.runs.remove(&run_of(place));
+            self.runs.remove(&at);
         }
     }
 
@@ -133,9 +183,13 @@ impl Queue {
         self.present.first().copied()
     }
 
-    /// The first of each lane with what it wants.
-    pub(crate) fn heads(&self) -> impl Iterator<Item = (Place, &Demand)> {
-        self.lanes.iter().map(|(demand, lane)| (*lane.places.first().expect("an empty lane is removed"), demand))
+    /// The first of each lane with what it wants, and as whom if something is reserved for it.
+    pub(crate) fn heads(&self) -> impl Iterator<Item = (Place, &Demand, Option<&HolderId>)> {
+        let head = |lane: &Lane| *lane.places.first().expect("an empty lane is removed");
+        let expected = self.expected.iter().flat_map(move |(holder, lanes)| {
+            lanes.iter().map(move |(demand, lane)| (head(lane), demand, Some(holder)))
+        });
+        self.lanes.iter().map(move |(demand, lane)| (head(lane), demand, None)).chain(expected)
     }
 
     /// Those who want something of other pools too, in order, with what they want of this one.
@@ -152,13 +206,14 @@ impl Queue {
     }
 
     pub(crate) fn lanes(&self) -> usize {
-        self.lanes.len()
+        self.lanes.len() + self.expected.values().map(BTreeMap::len).sum::<usize>()
     }
 
     /// How many are served before somebody at `place`.
     pub(crate) fn ahead_of(&self, place: Place) -> usize {
-        let run = run_of(place);
-        let run_start = Place::new(place.priority(), WaiterId(run.1 << RUN_BITS));
+        let run = self.run_of(place);
+        let first = Rank { turn: run.1 << self.run_bits(), within: 0 };
+        let run_start = Place::ranked(place.priority(), first, WaiterId(0));
         let whole_runs: usize = self.runs.range(..run).map(|(_, count)| count).sum();
         whole_runs + self.present.range(run_start..place).count()
     }
@@ -178,13 +233,53 @@ impl Queue {
 
     /// Who came first of all that wait, whatever the priority.
     pub(crate) fn oldest(&self) -> Option<WaiterId> {
+        if self.ranked > 0 {
+            return self.after(None).map(|place| place.arrival()).min();
+        }
         let mut oldest = None;
         let mut next = self.after(None).next();
         while let Some(first) = next {
             oldest = Some(oldest.map_or(first.arrival(), |old: WaiterId| old.min(first.arrival())));
-            next = self.after(Some(Place::new(first.priority(), WaiterId(u64::MAX)))).next();
+            next = self.after(Some(Place::end_of(first.priority()))).next();
         }
         oldest
+    }
+
+    /// The last of a priority.
+    pub(crate) fn last(&self, priority: Priority) -> Option<Place> {
+        let all = Place::ranked(priority, Rank { turn: i64::MIN, within: 0 }, WaiterId(0))..=Place::end_of(priority);
+        self.present.range(all.clone()).next_back().max(self.away.range(all).next_back()).copied()
+    }
+
+    /// The place of somebody who comes now, where arrival decides: behind all of its priority, wherever they were put.
+    pub(crate) fn place_of_arrival(&self, priority: Priority, arrival: WaiterId) -> Place {
+        let place = Place::new(priority, arrival);
+        match self.last(priority).filter(|_| self.ranked > 0) {
+            Some(last) if last > place => Place::ranked(priority, Rank::at(last.rank().turn), arrival),
+            _ => place,
+        }
+    }
+
+    /// Who stands directly in front of a place, other than `but`; present or away.
+    pub(crate) fn directly_before(&self, place: Place, but: WaiterId) -> Option<Place> {
+        let before = |places: &BTreeSet<Place>| places.range(..place).rfind(|it| it.arrival() != but).copied();
+        before(&self.present).max(before(&self.away))
+    }
+
+    fn run_bits(&self) -> u32 {
+        if self.in_turn { RUN_BITS_IN_TURN } else { RUN_BITS }
+    }
+
+    fn run_of(&self, place: Place) -> Run {
+        (Reverse(place.priority()), place.rank().turn >> self.run_bits())
+    }
+}
+
+fn leave_lane(lanes: &mut BTreeMap<Demand, Lane>, place: Place, demand: &Demand) {
+    let lane = lanes.get_mut(demand).expect("a present waiter is in its lane");
+    lane.places.remove(&place);
+    if lane.places.is_empty() {
+        lanes.remove(demand);
     }
 }
 
@@ -267,10 +362,6 @@ impl FromIterator<u64> for Ordinals {
     }
 }
 
-fn run_of(place: Place) -> Run {
-    (Reverse(place.priority()), place.arrival().0 >> RUN_BITS)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,17 +370,41 @@ mod tests {
     #[test]
     fn a_place_counts_everybody_served_before_it() {
         let mut queue = Queue::default();
-        let one = Demand { amount: Amount::Count(1), selector: None };
-        let two = Demand { amount: Amount::Count(2), selector: None };
+        let one = Demand { amount: Amount::Count(1), selector: None, dirty: false };
+        let two = Demand { amount: Amount::Count(2), selector: None, dirty: false };
         let place = |n: u64| Place::new(Priority::parse((n % 3) as i64).expect("small"), WaiterId(n));
         for n in 0..2_000 {
-            queue.enter(place(n), if n % 2 == 0 { &one } else { &two });
+            queue.enter(place(n), if n % 2 == 0 { &one } else { &two }, None);
         }
         for n in (0..2_000).step_by(7) {
-            queue.leave(place(n), if n % 2 == 0 { &one } else { &two });
+            queue.leave(place(n), if n % 2 == 0 { &one } else { &two }, None);
         }
         for (ahead, present) in queue.after(None).enumerate() {
             assert_eq!(queue.ahead_of(present), ahead);
+        }
+        assert_eq!(queue.oldest(), Some(WaiterId(1)));
+    }
+
+    #[test]
+    fn a_place_counts_everybody_before_it_where_turns_are_spread() {
+        let mut queue = Queue::default();
+        let one = Demand { amount: Amount::Count(1), selector: None, dirty: false };
+        let place = |n: u64| {
+            let turn = i64::try_from((n * 7_919) % 1_000).expect("small") * 720_720 - 1_000_000;
+            Place::ranked(Priority::parse((n % 3) as i64).expect("small"), Rank::at(turn), WaiterId(n))
+        };
+        for n in 0..1_000 {
+            queue.enter(place(n), &one, None);
+        }
+        queue.serve_in_turn(true);
+        for n in (0..1_000).step_by(3) {
+            queue.leave(place(n), &one, None);
+        }
+        for in_turn in [true, false] {
+            queue.serve_in_turn(in_turn);
+            for (ahead, present) in queue.after(None).enumerate() {
+                assert_eq!(queue.ahead_of(present), ahead);
+            }
         }
         assert_eq!(queue.oldest(), Some(WaiterId(1)));
     }

@@ -8,7 +8,7 @@ use crate::command::{Demand, Lifetime};
 use crate::names::*;
 use crate::pool::Taken;
 use crate::time::{Timestamp, Ttl};
-use crate::view::Place;
+use crate::view::{Place, Rank};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -65,6 +65,8 @@ pub struct Waiter {
     pub also: Box<[WaitedPart]>,
     /// See [`crate::Acquire::holds_on`].
     pub holds_on: bool,
+    /// Where it stands among those of its priority, if that is not where its arrival would put it.
+    pub rank: Option<Rank>,
 }
 
 /// What a set wants of one of its pools, beside the first.
@@ -97,8 +99,8 @@ impl Waiter {
         also.map_or((&self.demand, own), |part| (&part.demand, part.window))
     }
 
-    pub(crate) fn place(&self, id: WaiterId) -> Place {
-        Place::new(self.priority, id)
+    pub fn place(&self, id: WaiterId) -> Place {
+        self.rank.map_or_else(|| Place::new(self.priority, id), |rank| Place::ranked(self.priority, rank, id))
     }
 }
 

@@ -112,6 +112,11 @@ pub enum Refusal {
         expected: Token,
         now: Vec<HoldView>,
     },
+    /// The same, where it is not about a hold.
+    Changed {
+        pool: PoolPath,
+        why: String,
+    },
 }
 
 /// One of those who wait for each other.
@@ -141,6 +146,10 @@ pub struct NoRoom {
     pub free: u32,
     /// Of a set: the same for further pools that have no room.
     pub also: Vec<NoRoom>,
+    /// Resources that nobody holds and that have to be cleaned first. They do not count as free.
+    pub dirty: u32,
+    /// Some of those that are kept for somebody else, and for whom.
+    pub reserved: Vec<(ResourceName, HolderId)>,
 }
 
 /// Whether the same request may succeed if it is made again.
@@ -177,7 +186,7 @@ impl Refusal {
             Self::NotHeld => "not_held",
             Self::NotRenewable { .. } => "not_renewable",
             Self::NotReleasable { .. } => "not_releasable",
-            Self::MovedOn { .. } => "moved_on",
+            Self::MovedOn { .. } | Self::Changed { .. } => "moved_on",
         }
     }
 
@@ -225,7 +234,7 @@ impl Refusal {
             Self::NotHeld => "stop using what it protected: it may be somebody else's by now".into(),
             Self::NotRenewable { advice, .. } => advice.clone().into_owned(),
             Self::NotReleasable { .. } => "nothing: it ends by itself".into(),
-            Self::MovedOn { .. } => "look again, and decide on what is there now".into(),
+            Self::MovedOn { .. } | Self::Changed { .. } => "look again, and decide on what is there now".into(),
         }
     }
 }
@@ -308,6 +317,7 @@ impl fmt::Display for Refusal {
                 }
                 Ok(())
             }
+            Self::Changed { pool, why } => write!(f, "pool `{}` has moved on: {why}", pool.name()),
         }
     }
 }
@@ -324,8 +334,17 @@ impl fmt::Display for NoRoom {
         if self.holders_total > self.holders.len() {
             write!(f, " and {} more", self.holders_total - self.holders.len())?;
         }
-        if self.holders.is_empty() {
+        if self.holders.is_empty() && self.dirty == 0 && self.reserved.is_empty() {
             write!(f, "what fits is spoken for by waiters, or out of service")?;
+        }
+        let mut also = if self.holders.is_empty() { "" } else { "; " };
+        if self.dirty > 0 {
+            write!(f, "{also}{} to be cleaned", self.dirty)?;
+            also = "; ";
+        }
+        for (resource, holder) in &self.reserved {
+            write!(f, "{also}`{resource}` is reserved for `{holder}`")?;
+            also = ", ";
         }
         write!(f, "; place {} in the queue", self.position)
     }

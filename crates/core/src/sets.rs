@@ -11,8 +11,8 @@ use alloc::vec::Vec;
 use crate::command::{Amount, Demand, Order};
 use crate::limits::SETS_LOOKED_AT_MAX;
 use crate::mutation::Mistake;
-use crate::names::{PoolPath, WaiterId};
-use crate::placement::{choose, take_units};
+use crate::names::{HolderId, PoolPath, WaiterId};
+use crate::placement::{choose_for, take_units};
 use crate::pool::{Kind, Pool, Taken};
 use crate::queue::Ordinals;
 use crate::state::State;
@@ -33,12 +33,12 @@ pub(crate) fn next(state: &State, unserved: &BTreeSet<PoolPath>, path: &PoolPath
         return None;
     }
     let mut left = Left::of(pool);
-    for wish in wishes(pool) {
+    for wish in wishes(state, pool) {
         if left.is_empty() {
             return None;
         }
-        let Wish { place, demand, set } = wish?;
-        let taken = left.fit(pool, demand, nonce);
+        let Wish { place, demand, holder, set } = wish?;
+        let taken = left.fit(pool, demand, holder, nonce);
         match taken {
             Some(taken) if !set => return Some(Next::One(place, taken)),
             Some(taken) => {
@@ -54,14 +54,21 @@ pub(crate) fn next(state: &State, unserved: &BTreeSet<PoolPath>, path: &PoolPath
 }
 
 /// What somebody at `place` would get of a pool by its order, whoever of those ahead can be served or not.
-pub(crate) fn room(state: &State, pool: &Pool, place: Place, demand: &Demand, nonce: u128) -> Option<Taken> {
+pub(crate) fn room(
+    state: &State,
+    pool: &Pool,
+    place: Place,
+    demand: &Demand,
+    holder: &HolderId,
+    nonce: u128,
+) -> Option<Taken> {
     if !pool.hands_out() {
         return None;
     }
     let mut left = Left::of(pool);
     // Most of the time it is full, and then nobody's place matters.
-    left.fit(pool, demand, nonce)?;
-    for wish in wishes(pool) {
+    left.fit(pool, demand, Some(holder), nonce)?;
+    for wish in wishes(state, pool) {
         let wish = wish?;
         if wish.place >= place {
             break;
@@ -71,7 +78,7 @@ pub(crate) fn room(state: &State, pool: &Pool, place: Place, demand: &Demand, no
             return None;
         }
     }
-    left.fit(pool, demand, nonce)
+    left.fit(pool, demand, Some(holder), nonce)
 }
 
 /// What the set at `place`, for which `path` has room, gets of all its pools if the others have room too.
@@ -91,7 +98,7 @@ fn everywhere(
         if unserved.contains(pool) {
             return None;
         }
-        room(state, &state.pools[pool], place, demand, nonce)
+        room(state, &state.pools[pool], place, demand, &waiter.holder.id, nonce)
     });
     parts.collect()
 }
@@ -101,14 +108,20 @@ fn everywhere(
 struct Wish<'a> {
     place: Place,
     demand: &'a Demand,
+    /// Who it is, if something may be reserved for it.
+    holder: Option<&'a HolderId>,
     set: bool,
 }
 
 /// Who could be next, in order: the heads of lanes, and the first so many sets. None where there are more.
-fn wishes(pool: &Pool) -> impl Iterator<Item = Option<Wish<'_>>> {
-    let mut wishes: Vec<_> = pool.queue.heads().map(|(place, demand)| Wish { place, demand, set: false }).collect();
+fn wishes<'a>(state: &'a State, pool: &'a Pool) -> impl Iterator<Item = Option<Wish<'a>>> {
+    let heads = pool.queue.heads().map(|(place, demand, holder)| Wish { place, demand, holder, set: false });
+    let mut wishes: Vec<_> = heads.collect();
     let mut sets = pool.queue.sets();
-    wishes.extend(sets.by_ref().take(SETS_LOOKED_AT_MAX).map(|(place, demand)| Wish { place, demand, set: true }));
+    wishes.extend(sets.by_ref().take(SETS_LOOKED_AT_MAX).map(|(place, demand)| {
+        let holder = Some(&state.waiters[&place.arrival()].holder.id);
+        Wish { place, demand, holder, set: true }
+    }));
     wishes.sort_unstable_by_key(|wish| wish.place);
     let end = sets.next().map(|(place, _)| place);
     let known = wishes
@@ -139,7 +152,7 @@ impl Left {
         }
     }
 
-    pub(crate) fn fit(&self, pool: &Pool, demand: &Demand, nonce: u128) -> Option<Taken> {
+    pub(crate) fn fit(&self, pool: &Pool, demand: &Demand, holder: Option<&HolderId>, nonce: u128) -> Option<Taken> {
         match (self, &pool.kind) {
             (Self::Units(left), Kind::Units(units)) => {
                 let taken = take_units(units, demand.amount)?;
@@ -148,11 +161,12 @@ impl Left {
             (Self::Resources(left), Kind::Resources(resources)) => {
                 let matching = pool.matching(resources, demand);
                 let wanted = wanted(demand.amount, &matching);
-                let open = left.and(&matching);
+                let open = resources.only_for(left.and(&matching), demand, holder);
                 (wanted > 0 && wanted <= open.len()).then(|| {
-                    let names = choose(resources, &open, wanted, nonce);
+                    let names = choose_for(resources, &open, wanted, holder, nonce);
                     let units = u32::try_from(names.len()).expect("resources of a pool are bounded");
-                    Taken { units, resources: names.into(), all: demand.amount == Amount::All }
+                    let (all, dirty) = (demand.amount == Amount::All, demand.dirty);
+                    Taken { units, resources: names.into(), all, dirty }
                 })
             }
             _ => unreachable!("what is left of a pool is of its kind"),
@@ -163,13 +177,13 @@ impl Left {
     fn keep_aside(&mut self, state: &State, pool: &Pool, wish: &Wish<'_>, nonce: u128) {
         let claims = if wish.set { claims(state, wish.place.arrival()) } else { pool.order == Order::Strict };
         if claims && !Mistake::ForgetsTheSets.is_made() {
-            let fitting = self.fit(pool, wish.demand, nonce);
-            self.take(pool, wish.demand, fitting.as_ref());
+            let fitting = self.fit(pool, wish.demand, wish.holder, nonce);
+            self.take(pool, wish, fitting.as_ref());
         }
     }
 
     /// Takes out what was chosen, or all that the demand could use if there is not enough.
-    pub(crate) fn take(&mut self, pool: &Pool, demand: &Demand, chosen: Option<&Taken>) {
+    fn take(&mut self, pool: &Pool, wish: &Wish<'_>, chosen: Option<&Taken>) {
         match (self, &pool.kind, chosen) {
             (Self::Units(left), _, Some(taken)) => *left -= taken.units,
             (Self::Units(left), _, None) => *left = 0,
@@ -180,7 +194,8 @@ impl Left {
                 }
             }
             (Self::Resources(left), Kind::Resources(resources), None) => {
-                left.subtract(&pool.matching(resources, demand));
+                let matching = left.and(&pool.matching(resources, wish.demand));
+                left.subtract(&resources.only_for(matching, wish.demand, wish.holder));
             }
             (Self::Resources(_), Kind::Units(_), None) => unreachable!("what is left of a pool is of its kind"),
         }

@@ -4,15 +4,17 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
 
 use crate::command::*;
 use crate::event::{Event, HoldEnd, WaitEnd};
 use crate::limits::{REQUEST_MEMORY, REQUESTS_REMEMBERED_MAX};
 use crate::mutation::Mistake;
 use crate::names::*;
-use crate::pool::Pool;
+use crate::pool::{Pool, Resource, Taken};
 use crate::record::*;
 use crate::time::{Timestamp, Ttl};
+use crate::view::{Rank, Reservation};
 
 /// What is bound to an outside owner and ends with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,6 +30,10 @@ pub(crate) enum Due {
     Wait(WaiterId),
     Session(SessionId),
     Idle(PoolPath),
+    /// A pool, or one of its resources, returns to service.
+    Return(PoolPath, Option<ResourceName>),
+    /// Nobody came for what was reserved.
+    Reservation(PoolPath, ResourceName),
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -124,9 +130,10 @@ impl State {
             Event::Granted { token, hold, waiter } => {
                 self.counters.token_next = self.counters.token_next.max(token.0 + self.numbering.of);
                 if let Some(id) = waiter {
-                    self.remove_waiter(*id);
+                    self.remove_waiter(*id, true);
                 }
                 self.insert_hold(*token, hold.clone());
+                self.use_up_reservations(hold);
             }
             Event::Renewed { token, ttl, deadline, adopted_from, .. } => {
                 let hold = self.holds.get_mut(token).expect("a renewed hold is there");
@@ -143,7 +150,7 @@ impl State {
                 }
             }
             Event::Ended { token, how, .. } => {
-                let hold = self.remove_hold(at, *token);
+                let hold = self.remove_hold(at, *token, how);
                 // A caller that never got the hold may ask again with the same request id.
                 if let (Some(request), false) = (&hold.request, *how == HoldEnd::Unreceived) {
                     self.remember(at, hold.pool.namespace().clone(), request.clone(), Some(*token));
@@ -153,7 +160,7 @@ impl State {
                 }
             }
             Event::WaitEnded { id, how, .. } => {
-                let waiter = self.remove_waiter(*id);
+                let waiter = self.remove_waiter(*id, false);
                 // A caller that hung up may ask again with the same request id.
                 if let (Some(request), false) = (&waiter.request, *how == WaitEnd::CallerGone) {
                     self.remember(at, waiter.pool.namespace().clone(), request.clone(), None);
@@ -207,32 +214,41 @@ impl State {
                 }
             }
             Event::PoolSet { pool, spec, .. } => {
-                match self.pools.get_mut(pool) {
-                    Some(known) => known.set(spec),
-                    None => self.insert_pool(pool.clone(), Pool::new(spec)),
+                match self.pools.contains_key(pool) {
+                    true => self.change_pool(pool, spec),
+                    false => self.insert_pool(pool.clone(), Pool::new(spec)),
                 }
                 self.note_busy(pool);
                 self.note_idle(at, pool);
             }
-            Event::ConditionSet { pool, resource, condition } => {
-                self.pool_mut(pool).set_condition(resource.as_ref(), condition);
+            Event::ConditionSet { pool, resource, condition, until, .. } => {
+                let before = self.pool_mut(pool).set_condition(resource.as_ref(), condition, *until);
+                self.reschedule(Due::Return(pool.clone(), resource.clone()), before, *until);
                 self.note_busy(pool);
                 self.note_idle(at, pool);
             }
             Event::PoolRemoving { pool } => self.pool_mut(pool).removing = true,
             Event::PoolGone { pool } => {
                 self.note_busy(pool);
+                for due in self.due_of_pool(pool) {
+                    self.deadlines.remove(&due);
+                }
                 let pool = self.pools.remove(pool).expect("a pool that goes is there");
                 assert!(pool.holds.is_empty() && pool.queue.is_empty(), "a pool goes when nobody has or wants it");
             }
             Event::Restarted => {
                 let open = self.sessions.iter().filter(|(_, session)| !session.closing);
-                let sessions: alloc::vec::Vec<_> =
-                    open.map(|(id, session)| (*id, self.session_deadline(at, session))).collect();
+                let sessions: Vec<_> = open.map(|(id, session)| (*id, self.session_deadline(at, session))).collect();
                 for (id, deadline) in sessions {
                     self.set_session(id, false, Some(deadline));
                 }
             }
+            Event::Reserved { pool, resource, holder, until, reason } => {
+                let reservation = Reservation { holder: holder.clone(), until: *until, reason: reason.clone() };
+                self.set_reserved(pool, resource, Some(reservation));
+            }
+            Event::ReservationEnded { pool, resource, .. } => self.set_reserved(pool, resource, None),
+            Event::WaiterMoved { id, priority, rank, .. } => self.rank_waiter(*id, *priority, *rank),
         }
     }
 
@@ -274,7 +290,9 @@ impl State {
         if let Some(since) = pool.idle_since {
             self.deadlines.insert((since + self.pool_idle, Due::Idle(path.clone())));
         }
-        self.insert_pool(path, pool);
+        self.insert_pool(path.clone(), pool);
+        let due = self.due_of_pool(&path);
+        self.deadlines.extend(due);
     }
 
     pub fn restore_session(&mut self, id: SessionId, session: Session) {
@@ -391,10 +409,17 @@ impl State {
         self.holds.insert(token, hold);
     }
 
-    fn remove_hold(&mut self, at: Timestamp, token: Token) -> Box<Hold> {
+    fn remove_hold(&mut self, at: Timestamp, token: Token, how: &HoldEnd) -> Box<Hold> {
         let hold = self.holds.remove(&token).expect("a hold that ends is there");
-        for (pool, taken) in hold.parts() {
-            self.pool_mut(pool).give_back(at, token, taken);
+        for (path, taken) in hold.parts() {
+            let pool = self.pools.get_mut(path).expect("a hold's pool is there");
+            for name in &taken.resources {
+                // It vanishes, and does not return.
+                if let Some((_, Resource { leaving: true, until: Some(until), .. })) = pool.resource(name) {
+                    self.deadlines.remove(&(*until, Due::Return(path.clone(), Some(name.clone()))));
+                }
+            }
+            pool.give_back(at, token, taken, left_dirty(taken, how));
         }
         self.hold_keys.remove(&hold.key);
         if let Some(deadline) = hold.deadline {
@@ -424,6 +449,10 @@ impl State {
             let (path, _) = self.pools.get_key_value(&part.pool).expect("a waiter's pools are there");
             part.pool = path.clone();
         }
+        let place = waiter.place(id);
+        if let Some(turns) = &mut self.pool_mut(&waiter.pool).turns {
+            turns.enter(waiter.priority, &waiter.holder, place.rank().turn);
+        }
         self.enter_queues(id, &waiter, present);
         if let Some(deadline) = waiter.deadline {
             self.deadlines.insert((deadline, Due::Wait(id)));
@@ -444,9 +473,13 @@ impl State {
         self.waiters.insert(id, waiter);
     }
 
-    fn remove_waiter(&mut self, id: WaiterId) -> Box<Waiter> {
+    fn remove_waiter(&mut self, id: WaiterId, served: bool) -> Box<Waiter> {
         let waiter = self.waiters.remove(&id).expect("a waiter that leaves is there");
         self.leave_queues(id, &waiter);
+        let turn = waiter.place(id).rank().turn;
+        if let Some(turns) = &mut self.pool_mut(&waiter.pool).turns {
+            turns.leave(waiter.priority, &waiter.holder, turn, served);
+        }
         if let Some(deadline) = waiter.deadline {
             self.deadlines.remove(&(deadline, Due::Wait(id)));
         }
@@ -489,19 +522,105 @@ impl State {
     fn enter_queues(&mut self, id: WaiterId, waiter: &Waiter, present: bool) {
         let place = waiter.place(id);
         for (pool, demand) in waiter.parts() {
-            let queue = &mut self.pool_mut(pool).queue;
-            match (present, waiter.is_set()) {
-                (true, false) => queue.enter(place, demand),
-                (true, true) => queue.enter_set(place, demand),
-                (false, _) => queue.enter_away(place),
-            }
+            self.pool_mut(pool).enter(place, waiter, demand, present);
         }
     }
 
     fn leave_queues(&mut self, id: WaiterId, waiter: &Waiter) {
         for (pool, demand) in waiter.parts() {
-            self.pool_mut(pool).queue.leave(waiter.place(id), demand);
+            self.pool_mut(pool).leave(waiter.place(id), waiter, demand);
         }
+    }
+
+    /// Never a set: its place is the same in all its pools.
+    fn rank_waiter(&mut self, id: WaiterId, priority: Priority, rank: Rank) {
+        let waiter = self.waiters.get_mut(&id).expect("a waiter that is moved is there");
+        let pool = self.pools.get_mut(&waiter.pool).expect("a waiter's pool is there");
+        let before = waiter.place(id);
+        let present = !pool.queue.is_away(before);
+        pool.leave(before, waiter, &waiter.demand);
+        let was = (waiter.priority, before.rank().turn);
+        (waiter.priority, waiter.rank) = (priority, Some(rank));
+        pool.enter(waiter.place(id), waiter, &waiter.demand, present);
+        if let Some(turns) = &mut pool.turns {
+            // In this order: a priority at which nobody waits is forgotten.
+            turns.enter(priority, &waiter.holder, rank.turn);
+            turns.leave(was.0, &waiter.holder, was.1, false);
+        }
+    }
+
+    fn change_pool(&mut self, path: &PoolPath, spec: &PoolSpec) {
+        for due in self.due_of_pool(path) {
+            self.deadlines.remove(&due);
+        }
+        let Self { pools, waiters, .. } = self;
+        let pool = pools.get_mut(path).expect("a pool that changes is there");
+        let (expected, share) = (pool.expects(), pool.turns.as_ref().map(|turns| turns.share.clone()));
+        pool.set(spec);
+        if pool.expects() != expected {
+            pool.sort_into_lanes(waiters);
+        }
+        if share != spec.fair
+            && let Some(turns) = &mut pool.turns
+        {
+            for place in pool.queue.after(None) {
+                let (priority, turn) = (place.priority(), place.rank().turn);
+                turns.enter(priority, &waiters[&place.arrival()].holder, turn);
+                // Those who are there already stay in front of those to come.
+                if share.is_none() {
+                    turns.set_clock(priority, turn);
+                }
+            }
+        }
+        let due = self.due_of_pool(path);
+        self.deadlines.extend(due);
+    }
+
+    fn set_reserved(&mut self, path: &PoolPath, resource: &ResourceName, reserved: Option<Reservation>) {
+        let until = reserved.as_ref().and_then(|it| it.until);
+        let Self { pools, waiters, .. } = self;
+        let pool = pools.get_mut(path).expect("the pool of a change is there");
+        let before = pool.set_reserved(resource, reserved);
+        pool.sort_into_lanes(waiters);
+        let before = before.and_then(|before| before.until);
+        self.reschedule(Due::Reservation(path.clone(), resource.clone()), before, until);
+    }
+
+    /// A reservation is over when its holder has what it was for.
+    fn use_up_reservations(&mut self, hold: &Hold) {
+        if hold.taken.dirty {
+            return;
+        }
+        for (pool, taken) in hold.parts() {
+            for name in &taken.resources {
+                let reserved = self.pools[pool].resource(name).and_then(|(_, it)| it.reserved.as_deref());
+                if reserved.is_some_and(|reserved| reserved.holder == hold.holder.id) {
+                    self.set_reserved(pool, name, None);
+                }
+            }
+        }
+    }
+
+    fn reschedule(&mut self, due: Due, before: Option<Timestamp>, after: Option<Timestamp>) {
+        let Some(before) = before else {
+            self.deadlines.extend(after.map(|after| (after, due)));
+            return;
+        };
+        self.deadlines.remove(&(before, due.clone()));
+        self.deadlines.extend(after.map(|after| (after, due)));
+    }
+
+    /// What of a pool and its resources comes due, besides its idleness.
+    fn due_of_pool(&self, path: &PoolPath) -> Vec<(Timestamp, Due)> {
+        let pool = &self.pools[path];
+        let mut due: Vec<_> = pool.until.map(|until| (until, Due::Return(path.clone(), None))).into_iter().collect();
+        for (name, resource) in pool.resources() {
+            let until = resource.until.map(|until| (until, Due::Return(path.clone(), Some(name.clone()))));
+            let reserved = resource.reserved.as_ref().and_then(|it| it.until);
+            due.extend(until);
+            due.extend(reserved.map(|until| (until, Due::Reservation(path.clone(), name.clone()))));
+        }
+        due
     }
 
     fn insert_session(&mut self, id: SessionId, session: Session) {
@@ -572,5 +691,15 @@ impl State {
                 self.requests.remove(&entry);
             }
         }
+    }
+}
+
+/// What resources are after a hold, if that changes. Only a release says that they have been cleaned; what nobody received
+/// was not used, and what somebody else got is not free yet.
+fn left_dirty(taken: &Taken, how: &HoldEnd) -> Option<bool> {
+    match how {
+        HoldEnd::Unreceived | HoldEnd::Stolen { .. } => None,
+        HoldEnd::Released if taken.dirty => Some(false),
+        _ => Some(true),
     }
 }

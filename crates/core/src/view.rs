@@ -1,5 +1,6 @@
 //! What an onlooker may see: questions about the state, and answers without any secret.
 
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -14,7 +15,7 @@ pub enum Query {
     /// Pools whose name starts with `prefix`, after the name `after`.
     Pools {
         namespace: Namespace,
-        prefix: alloc::string::String,
+        prefix: String,
         after: Option<PoolName>,
         limit: usize,
     },
@@ -45,6 +46,20 @@ pub enum Query {
         limit: usize,
     },
     Stats,
+    /// Why those in a pool's queue wait: one of them, or the first of them.
+    Explain {
+        pool: PoolPath,
+        who: Option<Whom>,
+        limit: usize,
+    },
+}
+
+/// Which waiter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Whom {
+    Request(RequestId),
+    Waiter(WaiterId),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +72,7 @@ pub enum View {
     Sessions(Page<SessionView, SessionId>),
     Owners(Page<(Namespace, OwnerId), (Namespace, OwnerId)>),
     Stats(Stats),
+    Explained(alloc::boxed::Box<Explanation>),
 }
 
 /// Some of many; `next` is where to go on. Only without it are there no more: a listing looks at a bounded
@@ -68,25 +84,67 @@ pub struct Page<T, C> {
     pub next: Option<C>,
 }
 
-/// A place in a queue: higher priority first, then arrival.
+/// A place in a queue: higher priority first, then rank, which is arrival unless the pool serves its waiters in turn or an
+/// operator has moved somebody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Place {
+    // One by one and not as a `Rank`, which would make every entry of every queue larger.
     priority: core::cmp::Reverse<Priority>,
+    turn: i64,
+    within: u32,
     arrival: WaiterId,
 }
 
+/// Where a waiter stands among those of its priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Rank {
+    /// The lower comes first.
+    pub turn: i64,
+    /// Among those with the same turn. There is room below for those who are put in front.
+    pub within: u32,
+}
+
+impl Rank {
+    /// Of everybody who was not put in front of somebody.
+    pub const WITHIN: u32 = 1 << 31;
+
+    pub const fn at(turn: i64) -> Self {
+        Self { turn, within: Self::WITHIN }
+    }
+}
+
 impl Place {
+    /// In the order of arrival.
     pub fn new(priority: Priority, arrival: WaiterId) -> Self {
-        Self { priority: core::cmp::Reverse(priority), arrival }
+        Self::ranked(priority, Rank::at(i64::try_from(arrival.0).unwrap_or(i64::MAX)), arrival)
+    }
+
+    pub fn ranked(priority: Priority, rank: Rank, arrival: WaiterId) -> Self {
+        Self { priority: core::cmp::Reverse(priority), turn: rank.turn, within: rank.within, arrival }
+    }
+
+    /// After everybody of a priority.
+    pub(crate) fn end_of(priority: Priority) -> Self {
+        Self::ranked(priority, Rank { turn: i64::MAX, within: u32::MAX }, WaiterId(u64::MAX))
     }
 
     pub fn priority(&self) -> Priority {
         self.priority.0
     }
 
+    pub fn rank(&self) -> Rank {
+        Rank { turn: self.turn, within: self.within }
+    }
+
     pub fn arrival(&self) -> WaiterId {
         self.arrival
+    }
+
+    /// Whether it is not where its arrival would put it.
+    pub fn is_ranked(&self) -> bool {
+        *self != Self::new(self.priority.0, self.arrival)
     }
 }
 
@@ -139,6 +197,10 @@ pub struct PoolView {
     pub removing: bool,
     pub declared: bool,
     pub window: Option<Ttl>,
+    /// When it returns to service by itself.
+    pub until: Option<Timestamp>,
+    /// Resources that nobody holds and that have to be cleaned.
+    pub dirty: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,6 +220,36 @@ pub struct ResourceView {
     pub leaving: bool,
     pub hold: Option<Token>,
     pub last_used: Option<Timestamp>,
+    /// When it returns to service by itself.
+    pub until: Option<Timestamp>,
+    /// It has to be cleaned before it is handed out again, or is being cleaned.
+    pub dirty: bool,
+    pub reserved: Option<Reservation>,
+}
+
+/// A resource is kept for a holder to come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Reservation {
+    pub holder: HolderId,
+    pub until: Option<Timestamp>,
+    pub reason: Note,
+}
+
+/// Why somebody waits, and what would let it in, in plain sentences.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Explanation {
+    /// About the pool as a whole.
+    pub pool: Vec<String>,
+    pub waiters: Vec<WaiterExplained>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct WaiterExplained {
+    pub waiter: WaiterView,
+    pub sentences: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -119,7 +119,7 @@ impl Random {
             _ => Capacity::Units(1),
         };
         let order = if self.below(3) == 0 { Order::Backfill } else { Order::Strict };
-        PoolSpec { capacity, order, window: None, declared: true }
+        PoolSpec { capacity, order, window: None, declared: true, cleaning: false, fair: None }
     }
 
     fn part(&mut self, pool: &str) -> Part {
@@ -131,7 +131,7 @@ impl Random {
         let selectors = ["zone == 1", "name == a", "zone == 2"];
         let selector = selectors.get(usize::try_from(self.below(6)).unwrap()).filter(|_| pool == "gpu");
         let selector = selector.map(|text| Selector::parse(text).unwrap());
-        Part { pool: path(pool), demand: Demand { amount, selector }, size: None }
+        Part { pool: path(pool), demand: Demand { amount, selector, dirty: false }, size: None }
     }
 
     fn acquire(&mut self, holder: &str) -> Acquire {

@@ -152,7 +152,7 @@ impl World {
                     _ => Condition::InService,
                 };
                 let pool = path(if resource.is_some() { "gpus" } else { POOLS[self.below(5) as usize] });
-                Command::SetCondition(SetCondition { pool, resource, condition })
+                Command::SetCondition(SetCondition { pool, resource, condition, lasts: None })
             }
             96 => Command::RemovePool { pool: path(POOLS[self.below(5) as usize]) },
             97 => match self.waiting.keys().next() {
@@ -186,7 +186,7 @@ impl World {
         };
         Acquire {
             pool: path(name),
-            demand: Demand { amount, selector },
+            demand: Demand { amount, selector, dirty: false },
             size,
             lifetime,
             wait: match self.below(3) {
@@ -198,6 +198,8 @@ impl World {
             holder: holder("somebody"),
             session: if in_session { self.pick(self.session_keys.clone()) } else { None },
             request: (self.below(3) == 0).then(|| self.request_id()),
+            also: Box::default(),
+            holds_on: false,
         }
     }
 
@@ -393,7 +395,7 @@ fn resource_name(number: u64) -> ResourceName {
 }
 
 fn units(size: u32, order: Order) -> PoolSpec {
-    PoolSpec { capacity: Capacity::Units(size), order, window: None, declared: true }
+    PoolSpec { capacity: Capacity::Units(size), order, window: None, declared: true, cleaning: false, fair: None }
 }
 
 fn gpus(numbers: &[u64], placement: Placement) -> PoolSpec {
@@ -407,5 +409,5 @@ fn gpus(numbers: &[u64], placement: Placement) -> PoolSpec {
         })
         .collect();
     let capacity = Capacity::Resources { placement, resources };
-    PoolSpec { capacity, order: Order::Strict, window: None, declared: true }
+    PoolSpec { capacity, order: Order::Strict, window: None, declared: true, cleaning: false, fair: None }
 }

@@ -9,7 +9,7 @@ use tenure_core::*;
 fn acquire(namespace: &str, pool: &str, owner: &str) -> Command {
     Command::Acquire(Acquire {
         pool: PoolPath::new(Namespace::parse(namespace).unwrap(), PoolName::parse(pool).unwrap()),
-        demand: Demand { amount: Amount::Count(1), selector: None },
+        demand: Demand { amount: Amount::Count(1), selector: None, dirty: false },
         size: None,
         lifetime: Some(Lifetime::Bound(OwnerId::parse(owner).unwrap())),
         wait: Wait::Forever,

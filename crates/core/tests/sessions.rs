@@ -38,7 +38,7 @@ impl Scene {
     fn acquire(&mut self, second: u64, name: &str, ttl: Option<u64>) -> Grant {
         let acquire = Command::Acquire(Acquire {
             pool: PoolPath::new(Namespace::default(), PoolName::parse(name).unwrap()),
-            demand: Demand { amount: Amount::Count(1), selector: None },
+            demand: Demand { amount: Amount::Count(1), selector: None, dirty: false },
             size: None,
             lifetime: Some(Lifetime::Session(ttl.map(seconds))),
             wait: Wait::Try,

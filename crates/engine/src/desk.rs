@@ -154,6 +154,11 @@ impl<C: Caller> Desk<C> {
         self.state().counters().now
     }
 
+    /// The time of the batch under way.
+    pub fn batch_time(&self) -> Timestamp {
+        self.batch.at.max(self.now())
+    }
+
     /// Opens a batch and ends what is due by then.
     pub fn begin(&mut self, at: Timestamp) {
         assert!(at >= self.now(), "time runs forward");

@@ -205,7 +205,7 @@ impl Driver {
             Mail::HangUp { ticket, unreceived } => self.desk.hang_up(ticket, unreceived),
             Mail::Detach { session, attachment } => self.desk.detach(session, attachment),
             Mail::Query { query, answer } => {
-                let view = self.desk.state().query(&query);
+                let view = self.desk.state().query_at(&query, self.desk.batch_time());
                 self.others.push(Delivery::View(answer, view));
             }
             Mail::Tick { done } => self.others.push(Delivery::Tick(done)),
@@ -267,7 +267,7 @@ mod tests {
     fn acquire(pool: &str, ticket: u64) -> Mail {
         let acquire = Acquire {
             pool: PoolPath::new(Namespace::default(), PoolName::parse(pool).unwrap()),
-            demand: Demand { amount: Amount::Count(1), selector: None },
+            demand: Demand { amount: Amount::Count(1), selector: None, dirty: false },
             size: None,
             lifetime: None,
             wait: Wait::Try,

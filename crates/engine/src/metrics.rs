@@ -50,7 +50,7 @@ impl Counted {
         match how {
             HoldEnd::Released => &mut self.releases,
             HoldEnd::Expired => &mut self.expiries,
-            HoldEnd::Forced(_) => &mut self.forced,
+            HoldEnd::Forced(_) | HoldEnd::Stolen { .. } => &mut self.forced,
             HoldEnd::SessionEnded | HoldEnd::OwnerGone | HoldEnd::Withdrawn | HoldEnd::Unreceived => {
                 &mut self.other_ends
             }

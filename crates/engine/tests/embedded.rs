@@ -65,7 +65,7 @@ impl Bench {
     fn try_acquire(&self, id: u64) -> Result<(), Failure> {
         let acquire = Acquire {
             pool: PoolPath::new(Namespace::default(), PoolName::parse("db").unwrap()),
-            demand: Demand { amount: Amount::Count(1), selector: None },
+            demand: Demand { amount: Amount::Count(1), selector: None, dirty: false },
             size: None,
             lifetime: None,
             wait: Wait::Try,

@@ -39,6 +39,7 @@ fn shorten(refusal: &mut Refusal) {
     if refusal.encoded_len() > REFUSAL_BYTES_MAX {
         refusal.holders.iter_mut().for_each(|hold| hold.meta.clear());
     }
+    while refusal.encoded_len() > REFUSAL_BYTES_MAX && refusal.reserved.pop().is_some() {}
     while refusal.encoded_len() > REFUSAL_BYTES_MAX && refusal.holders.pop().is_some() {}
 }
 

@@ -63,6 +63,16 @@ pub enum Action {
         holder: Option<String>,
     },
 
+    Steal(Steal),
+    MoveWaiter(MoveWaiter),
+    Reserve(Reserve),
+    Unreserve(Unreserve),
+    Explain {
+        pool: Pool,
+        request: Option<String>,
+        waiter: Option<u64>,
+    },
+
     /// The server is killed and starts again on its data. Every connection is lost.
     Restart,
     /// The server is killed.
@@ -92,6 +102,9 @@ pub struct Acquire {
     pub holder: String,
     pub session: InSession,
     pub request: Option<String>,
+    /// What has to be cleaned.
+    pub dirty: bool,
+    pub meta: Vec<(String, String)>,
     /// What it wants of further pools.
     pub also: Vec<Part>,
     pub holds_on: bool,
@@ -173,11 +186,58 @@ pub struct ForceRelease {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Steal {
+    pub pool: Pool,
+    pub holder: String,
+    pub token: u64,
+    pub to: String,
+    pub lifetime: Option<Lifetime>,
+    pub request: Option<String>,
+    pub reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MoveWaiter {
+    pub pool: Pool,
+    pub waiter: u64,
+    pub holder: String,
+    /// Of all if none.
+    pub before: Option<u64>,
+    pub reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reserve {
+    pub pool: Pool,
+    pub resource: String,
+    pub holder: String,
+    pub lasts: Option<Millis>,
+    pub instead_of: Option<String>,
+    pub reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreserve {
+    pub pool: Pool,
+    pub resource: String,
+    pub holder: String,
+    pub reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetPool {
     pub pool: Pool,
     pub capacity: Capacity,
     pub backfill: bool,
     pub window: Option<Millis>,
+    pub cleaning: bool,
+    pub fair: Option<Fair>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fair {
+    pub by: String,
+    pub weights: Vec<(String, u32)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,6 +267,7 @@ pub struct SetCondition {
     pub pool: Pool,
     pub resource: Option<String>,
     pub condition: Condition,
+    pub lasts: Option<Millis>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -271,6 +332,27 @@ impl Action {
                 pool: arguments.get("pool"),
                 holder: arguments.get("holder"),
             },
+            "steal" => Self::Steal(steal(arguments)?),
+            "move" => Self::MoveWaiter(move_waiter(arguments)?),
+            "reserve" => Self::Reserve(Reserve {
+                pool: pool(arguments)?,
+                resource: arguments.must("resource")?,
+                holder: arguments.must("holder")?,
+                lasts: arguments.duration("for")?,
+                instead_of: arguments.get("instead-of"),
+                reason: arguments.must("reason")?,
+            }),
+            "unreserve" => Self::Unreserve(Unreserve {
+                pool: pool(arguments)?,
+                resource: arguments.must("resource")?,
+                holder: arguments.must("holder")?,
+                reason: arguments.must("reason")?,
+            }),
+            "explain" => Self::Explain {
+                pool: pool(arguments)?,
+                request: arguments.get("request"),
+                waiter: arguments.number("waiter")?,
+            },
             "stop" if actor == "server" => Self::Stop,
             "start" if actor == "server" => Self::Start,
             "restart" if actor == "server" => Self::Restart,
@@ -329,6 +411,8 @@ fn acquire(actor: &str, arguments: &mut Arguments) -> Result<Acquire, String> {
         request: arguments.get("request"),
         also: arguments.all("also").iter().map(|text| part(text)).collect::<Result<_, _>>()?,
         holds_on: arguments.flag("holds-on"),
+        dirty: arguments.flag("dirty"),
+        meta: arguments.all("meta").iter().map(|text| pair(text)).collect(),
     })
 }
 
@@ -352,6 +436,44 @@ fn part(text: &str) -> Result<Part, String> {
     };
     arguments.end()?;
     Ok(part)
+}
+
+fn steal(arguments: &mut Arguments) -> Result<Steal, String> {
+    let pool = pool(arguments)?;
+    let lifetime = match (arguments.duration("ttl")?, arguments.flag("kept")) {
+        (Some(_), true) => return Err("a hold has one lifetime".into()),
+        (ttl, false) => ttl.map(Lifetime::Leased),
+        (None, true) => Some(Lifetime::Kept),
+    };
+    Ok(Steal {
+        pool,
+        holder: arguments.must("holder")?,
+        token: arguments.number("token")?.ok_or("`token=` is missing")?,
+        to: arguments.must("to")?,
+        lifetime,
+        request: arguments.get("request"),
+        reason: arguments.must("reason")?,
+    })
+}
+
+fn move_waiter(arguments: &mut Arguments) -> Result<MoveWaiter, String> {
+    let pool = pool(arguments)?;
+    let before = match (arguments.number("before")?, arguments.flag("front")) {
+        (Some(_), true) | (None, false) => return Err("a waiter moves to `before=N` or to the `front`".into()),
+        (before, _) => before,
+    };
+    Ok(MoveWaiter {
+        pool,
+        waiter: arguments.number("waiter")?.ok_or("`waiter=` is missing")?,
+        holder: arguments.must("holder")?,
+        before,
+        reason: arguments.must("reason")?,
+    })
+}
+
+fn pair(text: &str) -> (String, String) {
+    let (name, value) = text.split_once('=').unwrap_or((text, ""));
+    (name.to_owned(), value.to_owned())
 }
 
 fn hold(actor: &str, arguments: &mut Arguments) -> Result<HoldRef, String> {
@@ -406,7 +528,15 @@ fn set_pool(arguments: &mut Arguments) -> Result<SetPool, String> {
         Some("backfill") => true,
         Some(other) => return Err(format!("`{other}` is not an order")),
     };
-    Ok(SetPool { pool, capacity, backfill, window: arguments.duration("window")? })
+    let weights = arguments.get("weights").unwrap_or_default();
+    let weights = weights.split_whitespace().map(pair).map(|(group, weight)| match weight.parse() {
+        Ok(weight) => Ok((group, weight)),
+        Err(_) => Err(format!("`{weight}` is not a weight")),
+    });
+    let weights = weights.collect::<Result<_, _>>()?;
+    let fair = arguments.get("fair").map(|by| Fair { by, weights });
+    let cleaning = arguments.flag("cleaning");
+    Ok(SetPool { pool, capacity, backfill, window: arguments.duration("window")?, cleaning, fair })
 }
 
 /// `a gpu mem=80 @port=3000`: the name, labels, and properties with an `@`.
@@ -431,5 +561,6 @@ fn set_condition(
 ) -> Result<Action, String> {
     let pool = pool(arguments)?;
     let condition = condition(arguments.get("note"))?;
-    Ok(Action::SetCondition(SetCondition { pool, resource: arguments.get("resource"), condition }))
+    let (resource, lasts) = (arguments.get("resource"), arguments.duration("for")?);
+    Ok(Action::SetCondition(SetCondition { pool, resource, condition, lasts }))
 }

@@ -198,7 +198,7 @@ impl Stage for Rules {
                 }
                 match translate::query(action) {
                     Ok(Some(query)) => {
-                        return match self.machine.state().query(&query) {
+                        return match self.machine.state().query_at(&query, self.now) {
                             Ok(view) => translate::view(action, &view),
                             Err(refusal) => translate::refused(&refusal),
                         };

@@ -4,10 +4,12 @@
 
 mod answer;
 mod event;
+mod operator;
 mod pool;
 mod request;
 
 pub(crate) use answer::*;
 pub(crate) use event::event;
+pub(crate) use operator::*;
 pub(crate) use pool::{condition, pool_detail, remove_pool, set_condition, set_pool, summary};
 pub(crate) use request::*;

@@ -66,9 +66,11 @@ impl Error {
                 }
                 Refusal::RequestReused { .. } => (Code::AlreadyExists, StatusCode::CONFLICT),
                 Refusal::LimitReached { .. } => (Code::ResourceExhausted, StatusCode::TOO_MANY_REQUESTS),
-                Refusal::Busy(_) | Refusal::TimedOut(_) | Refusal::Withdrawn { .. } | Refusal::MovedOn { .. } => {
-                    (Code::Aborted, StatusCode::CONFLICT)
-                }
+                Refusal::Busy(_)
+                | Refusal::TimedOut(_)
+                | Refusal::Withdrawn { .. }
+                | Refusal::MovedOn { .. }
+                | Refusal::Changed { .. } => (Code::Aborted, StatusCode::CONFLICT),
                 _ => (Code::FailedPrecondition, StatusCode::CONFLICT),
             },
             Self::Failed(Failure::Overloaded { .. } | Failure::Stopping) => {
@@ -204,9 +206,10 @@ fn refused(refusal: &Refusal) -> v1::Refusal {
         | Refusal::Withdrawn { .. }
         | Refusal::NotHeld => told,
         Refusal::RequestEnded { token, .. } => v1::Refusal { token: token.map(|token| token.0), ..told },
-        Refusal::UnknownPool { pool } | Refusal::WrongKind { pool, .. } | Refusal::PoolRemoving { pool } => {
-            about(pool, told)
-        }
+        Refusal::UnknownPool { pool }
+        | Refusal::WrongKind { pool, .. }
+        | Refusal::PoolRemoving { pool }
+        | Refusal::Changed { pool, .. } => about(pool, told),
         Refusal::UnknownResource { pool, resource } => {
             about(pool, v1::Refusal { resource: Some(resource.to_string()), ..told })
         }
@@ -260,6 +263,15 @@ fn no_room(room: &NoRoom, told: v1::Refusal) -> v1::Refusal {
             position: Some(room.position as u64),
             free: Some(room.free),
             also: room.also.iter().map(also_no_room).collect(),
+            dirty: Some(room.dirty),
+            reserved: room
+                .reserved
+                .iter()
+                .map(|(resource, holder)| v1::ReservedFor {
+                    resource: resource.to_string(),
+                    holder: holder.to_string(),
+                })
+                .collect(),
             ..told
         },
     )
@@ -287,8 +299,19 @@ mod tests {
         let request = || RequestId::parse("r").unwrap();
         let room = || {
             let at = Timestamp::from_millis(0);
-            let also = Vec::new();
-            Box::new(NoRoom { pool: pool(), at, holders: Vec::new(), holders_total: 0, position: 1, free: 0, also })
+            let holders = Vec::new();
+            let (dirty, reserved, also) = (0, Vec::new(), Vec::new());
+            Box::new(NoRoom {
+                pool: pool(),
+                at,
+                holders,
+                holders_total: 0,
+                position: 1,
+                free: 0,
+                dirty,
+                reserved,
+                also,
+            })
         };
         let token = Token(1);
         let refusals = [

@@ -27,7 +27,7 @@ trait Decode {
 /// The requests of the API, by number.
 fn as_request(decode: &impl Decode, input: &[u8]) -> String {
     let Some((number, bytes)) = input.split_first() else { return "empty".into() };
-    let number = number % 19;
+    let number = number % 24;
     let heard = match number {
         0 => decode.decode::<v1::AcquireRequest>(bytes, |it| convert::acquire(it, &Caller::default()).map(drop)),
         1 => decode.decode::<v1::RenewRequest>(bytes, |it| convert::renew(it, &Caller::default()).map(drop)),
@@ -47,7 +47,12 @@ fn as_request(decode: &impl Decode, input: &[u8]) -> String {
         15 => decode.decode::<v1::GetPoolRequest>(bytes, |it| convert::get_pool(it).map(drop)),
         16 => decode.decode::<v1::ListQueueRequest>(bytes, |it| convert::list_queue(it).map(drop)),
         17 => decode.decode::<v1::HistoryRequest>(bytes, |it| convert::history(it).map(drop)),
-        _ => decode.decode::<v1::WatchRequest>(bytes, |it| convert::watch(&it).map(drop)),
+        18 => decode.decode::<v1::WatchRequest>(bytes, |it| convert::watch(&it).map(drop)),
+        19 => decode.decode::<v1::StealRequest>(bytes, |it| convert::steal(it).map(drop)),
+        20 => decode.decode::<v1::MoveWaiterRequest>(bytes, |it| convert::move_waiter(&it).map(drop)),
+        21 => decode.decode::<v1::ReserveRequest>(bytes, |it| convert::reserve(it).map(drop)),
+        22 => decode.decode::<v1::UnreserveRequest>(bytes, |it| convert::unreserve(&it).map(drop)),
+        _ => decode.decode::<v1::ExplainRequest>(bytes, |it| convert::explain(it).map(drop)),
     };
     format!("{number} {heard}")
 }
@@ -113,7 +118,7 @@ impl Decode for Query {
 const KEY: &str = "00000000-0000-4000-8000-000000000000";
 
 /// One of each kind, as the fields of JSON.
-const REQUESTS: [&str; 19] = [
+const REQUESTS: [&str; 24] = [
     r#"{"namespace":"n","pool":"db","units":2,"size":9,"select":"gpu && mem >= 80 || !(zone == \"eu west\")","lifetime":"session",
         "ttl_ms":2000,"wait_ms":500,"priority":-3,"holder":"h","meta":{"host":"a"},"session_key":"00000000-0000-4000-8000-000000000000","request_id":"r"}"#,
     r#"{"key":"00000000-0000-4000-8000-000000000000","pool":"db","ttl_ms":1}"#,
@@ -124,16 +129,21 @@ const REQUESTS: [&str; 19] = [
     r#"{"holder":"h","meta":{"a":"b"},"grace_ms":1000}"#,
     r#"{"session_key":"00000000-0000-4000-8000-000000000000"}"#,
     r#"{"session_key":"00000000-0000-4000-8000-000000000000"}"#,
-    r#"{"pool":"db","spec":{"resources":[{"name":"a","labels":{"zone":"eu"},"properties":{"ip":"1"}}],"placement":"spread","spread_label":"zone","order":"backfill"}}"#,
-    r#"{"pool":"db","resource":"a","condition":{"state":"quarantined","note":"smokes"}}"#,
+    r#"{"pool":"db","spec":{"resources":[{"name":"a","labels":{"zone":"eu"},"properties":{"ip":"1"}}],"placement":"spread","spread_label":"zone","order":"backfill","cleaning":true,"fair":{"by":"tenant","weights":{"a":3}}}}"#,
+    r#"{"pool":"db","resource":"a","condition":{"state":"quarantined","note":"smokes"},"lasts_ms":9}"#,
     r#"{"pool":"db"}"#,
     r#"{"pool":"db","holder":"h","after":"3","limit":7}"#,
     r#"{"after":"3","limit":7}"#,
     r#"{"prefix":"d","after":"da","limit":7}"#,
     r#"{"pool":"db"}"#,
-    r#"{"pool":"db","after":"0.3","limit":7}"#,
+    r#"{"pool":"db","after":"0.3.-9.4","limit":7}"#,
     r#"{"pool":"db","holder":"h","after":3,"newest_first":true,"limit":7}"#,
     r#"{"pool":"db","after":3}"#,
+    r#"{"pool":"db","holder":"h","token":7,"to":"g","meta":{"a":"b"},"lifetime":"leased","ttl_ms":9,"request_id":"r","reason":"x"}"#,
+    r#"{"pool":"db","waiter":3,"holder":"h","before":2,"reason":"x"}"#,
+    r#"{"pool":"db","resource":"a","holder":"h","lasts_ms":9,"instead_of":"g","reason":"x"}"#,
+    r#"{"pool":"db","resource":"a","holder":"h","reason":"x"}"#,
+    r#"{"pool":"db","waiter":3,"limit":7}"#,
 ];
 
 const WORDS: &[&str] = &[
@@ -196,7 +206,7 @@ fn any_bytes_are_refused_or_understood_as_a_grpc_request() {
     sample! { 0 AcquireRequest 1 RenewRequest 2 ReleaseRequest 3 WithdrawRequest 4 ForceReleaseRequest 5 OwnerGoneRequest
     6 OpenSessionRequest 7 KeepAliveRequest 8 EndSessionRequest 9 SetPoolRequest 10 SetConditionRequest 11 RemovePoolRequest
     12 ListHoldsRequest 13 ListSessionsRequest 14 ListPoolsRequest 15 GetPoolRequest 16 ListQueueRequest 17 HistoryRequest
-    18 WatchRequest }
+    18 WatchRequest 19 StealRequest 20 MoveWaiterRequest 21 ReserveRequest 22 UnreserveRequest 23 ExplainRequest }
     fuzz("grpc", &samples, WORDS, |input| as_request(&Protobuf, input));
 }
 

@@ -114,6 +114,26 @@ impl v1::tenure_server::Tenure for Grpc {
         answer(self.service.history(request.into_inner()).await)
     }
 
+    async fn steal(&self, request: Request<v1::StealRequest>) -> Answered<v1::Grant> {
+        answer(self.service.steal(request.into_inner()).await)
+    }
+
+    async fn move_waiter(&self, request: Request<v1::MoveWaiterRequest>) -> Answered<v1::MoveWaiterResponse> {
+        answer(self.service.move_waiter(request.into_inner()).await)
+    }
+
+    async fn reserve(&self, request: Request<v1::ReserveRequest>) -> Answered<v1::ReserveResponse> {
+        answer(self.service.reserve(request.into_inner()).await)
+    }
+
+    async fn unreserve(&self, request: Request<v1::UnreserveRequest>) -> Answered<v1::UnreserveResponse> {
+        answer(self.service.unreserve(request.into_inner()).await)
+    }
+
+    async fn explain(&self, request: Request<v1::ExplainRequest>) -> Answered<v1::ExplainResponse> {
+        answer(self.service.explain(request.into_inner()).await)
+    }
+
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Answered<Self::WatchStream> {
         let watching = self.service.watch(request.into_inner()).await?;
         Ok(Response::new(Box::pin(watching.map(|watched| watched.map_err(Status::from)))))

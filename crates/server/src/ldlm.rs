@@ -158,7 +158,7 @@ impl Ldlm {
         };
         let acquiring = self.engine.acquire(Acquire {
             pool: path(&ask.name),
-            demand: Demand { amount: Amount::Count(1), selector: None },
+            demand: Demand { amount: Amount::Count(1), selector: None, dirty: false },
             size: Some(size),
             lifetime: Some(lifetime),
             wait,

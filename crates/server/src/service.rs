@@ -167,6 +167,41 @@ impl Service {
         Ok(found)
     }
 
+    pub(crate) async fn steal(&self, request: v1::StealRequest) -> Result<v1::Grant, Error> {
+        match self.call(convert::steal(request)?).await? {
+            Reply::Granted(grant) => Ok(convert::grant(&grant)),
+            other => unexpected(&other),
+        }
+    }
+
+    pub(crate) async fn move_waiter(&self, request: v1::MoveWaiterRequest) -> Result<v1::MoveWaiterResponse, Error> {
+        match self.call(convert::move_waiter(&request)?).await? {
+            Reply::Done => Ok(v1::MoveWaiterResponse {}),
+            other => unexpected(&other),
+        }
+    }
+
+    pub(crate) async fn reserve(&self, request: v1::ReserveRequest) -> Result<v1::ReserveResponse, Error> {
+        match self.call(convert::reserve(request)?).await? {
+            Reply::Done => Ok(v1::ReserveResponse {}),
+            other => unexpected(&other),
+        }
+    }
+
+    pub(crate) async fn unreserve(&self, request: v1::UnreserveRequest) -> Result<v1::UnreserveResponse, Error> {
+        match self.call(convert::unreserve(&request)?).await? {
+            Reply::Done => Ok(v1::UnreserveResponse {}),
+            other => unexpected(&other),
+        }
+    }
+
+    pub(crate) async fn explain(&self, request: v1::ExplainRequest) -> Result<v1::ExplainResponse, Error> {
+        match self.query(convert::explain(request)?).await? {
+            View::Explained(explanation) => Ok(convert::explained(&explanation)),
+            other => unexpected(&other),
+        }
+    }
+
     async fn call(&self, command: Command) -> Result<Reply, Error> {
         match self.engine.call(command).await? {
             Reply::Refused(refusal) => Err(refusal.into()),

@@ -20,6 +20,8 @@ pub(crate) struct Client {
     pub(crate) held: Vec<Held>,
     pub(crate) sessions: Vec<SessionOpen>,
     requests: Vec<RequestId>,
+    /// Everything it ever waited for, oldest first.
+    pub(crate) waits: Vec<(PoolPath, WaiterId)>,
     last_acquire: Option<Acquire>,
     /// Its connection, and the key of the session that this carries once it is known.
     pub(crate) stream: Option<(usize, Option<Key>)>,
@@ -54,6 +56,7 @@ impl Client {
             held: Vec::new(),
             sessions: Vec::new(),
             requests: Vec::new(),
+            waits: Vec::new(),
             last_acquire: None,
             stream: None,
             calls: BTreeMap::new(),
@@ -127,20 +130,23 @@ pub(crate) fn command(clients: &mut [Client], index: usize, ask: &Ask) -> Option
             let (namespace, session) = session(which)?;
             Command::EndSession { namespace, session }
         }
-        Ask::SetUnits { pool, size, backfill, window, declared } => Command::SetPool(SetPool {
+        Ask::SetUnits { pool, size, backfill, window, declared, fair } => Command::SetPool(SetPool {
             pool: path(*pool),
             spec: PoolSpec {
                 capacity: Capacity::Units(*size),
                 order: order(*backfill),
                 window: window.map(millis),
                 declared: *declared,
+                cleaning: false,
+                fair: share(*fair),
             },
         }),
-        Ask::SetResources { resources, reversed, placement, backfill } => {
+        Ask::SetResources { resources, reversed, placement, backfill, cleaning, fair } => {
             let spec = resources_spec(*resources, *reversed, *placement, *backfill);
+            let spec = PoolSpec { cleaning: *cleaning, fair: share(*fair), ..spec };
             Command::SetPool(SetPool { pool: path(4), spec })
         }
-        Ask::SetCondition { pool, resource, condition } => {
+        Ask::SetCondition { pool, resource, condition, lasts } => {
             let resource = resource.map(|at| resource_name(usize::from(at)));
             let pool = path(if resource.is_some() { 4 } else { *pool });
             let condition = match condition {
@@ -148,9 +154,45 @@ pub(crate) fn command(clients: &mut [Client], index: usize, ask: &Ask) -> Option
                 1 => Condition::Quarantined(note("it smells")),
                 _ => Condition::InService,
             };
-            Command::SetCondition(SetCondition { pool, resource, condition })
+            Command::SetCondition(SetCondition { pool, resource, condition, lasts: lasts.map(millis) })
         }
         Ask::RemovePool { pool } => Command::RemovePool { pool: path(*pool) },
+        Ask::Steal { which, ttl, request } => {
+            let (of, held) = clients.iter().rev().find_map(|client| Some((client, newest(&client.held, *which)?)))?;
+            let (pool, holder, token) = (held.pool.clone(), of.holder.id.clone(), held.token);
+            let request = request.then(|| clients[index].request(0, true));
+            Command::Steal(Steal {
+                pool,
+                holder,
+                token,
+                to: clients[index].holder.clone(),
+                lifetime: ttl.map(|ttl| Lifetime::Leased(millis(ttl))),
+                request,
+                reason: note("an operator said so"),
+            })
+        }
+        Ask::MoveWaiter { which, before } => {
+            let (pool, waiter) = newest(&client.waits, *which)?.clone();
+            let others = clients.iter().flat_map(|client| &client.waits).filter(|(other, _)| *other == pool);
+            let others: Vec<_> = others.map(|(_, id)| *id).collect();
+            let before = before.and_then(|back| newest(&others, back).copied());
+            let (holder, reason) = (client.holder.id.clone(), note("an operator said so"));
+            Command::MoveWaiter(MoveWaiter { pool, waiter, holder, before, reason })
+        }
+        Ask::Reserve { resource, client, instead_of, lasts } => Command::Reserve(Reserve {
+            pool: path(4),
+            resource: resource_name(usize::from(*resource)),
+            holder: clients[usize::from(*client)].holder.id.clone(),
+            lasts: lasts.map(millis),
+            instead_of: instead_of.map(|client| clients[usize::from(client)].holder.id.clone()),
+            reason: note("it is going to be needed"),
+        }),
+        Ask::Unreserve { resource, client } => Command::Unreserve(Unreserve {
+            pool: path(4),
+            resource: resource_name(usize::from(*resource)),
+            holder: clients[usize::from(*client)].holder.id.clone(),
+            reason: note("it is not needed after all"),
+        }),
         Ask::Lie(lie) => self::lie(clients, index, *lie)?,
         // Those are many commands.
         Ask::Crowd { .. } => return None,
@@ -167,6 +209,7 @@ fn acquire(client: &mut Client, ask: &AskAcquire) -> Acquire {
         demand: Demand {
             amount: if ask.amount == 0 { Amount::All } else { Amount::Count(ask.amount) },
             selector: ask.selector.map(selector),
+            dirty: ask.dirty,
         },
         size: ask.size,
         lifetime: match ask.lifetime {
@@ -220,11 +263,11 @@ fn lie(clients: &mut [Client], index: usize, lie: Lie) -> Option<Command> {
             Command::Acquire(Acquire { request, ..plain(clients, 1) })
         }
         Lie::TooMuch => {
-            let demand = Demand { amount: Amount::Count(u32::MAX), selector: None };
+            let demand = Demand { amount: Amount::Count(u32::MAX), selector: None, dirty: false };
             Command::Acquire(Acquire { demand, lifetime: Some(Lifetime::Leased(TTL_MAX)), ..plain(clients, 1) })
         }
         Lie::SelectorOnUnits => {
-            let demand = Demand { amount: Amount::Count(1), selector: Some(selector(0)) };
+            let demand = Demand { amount: Amount::Count(1), selector: Some(selector(0)), dirty: false };
             Command::Acquire(Acquire { demand, ..plain(clients, 1) })
         }
         Lie::WrongSize => Command::Acquire(Acquire { size: Some(UNITS_MAX), ..plain(clients, 2) }),
@@ -253,7 +296,17 @@ fn resources_spec(bits: u8, reversed: bool, placement: u8, backfill: bool) -> Po
         _ => Placement::Spread(LabelName::parse("zone").expect("a label")),
     };
     let capacity = Capacity::Resources { placement, resources };
-    PoolSpec { capacity, order: order(backfill), window: None, declared: true }
+    PoolSpec { capacity, order: order(backfill), window: None, declared: true, cleaning: false, fair: None }
+}
+
+fn share(fair: u8) -> Option<FairShare> {
+    let parsed = match fair {
+        0 => return None,
+        1 => FairShare::parse("holder", []),
+        2 => FairShare::parse("holder", [("client-0", 3), ("client-1", 7)]),
+        _ => FairShare::parse("host", []),
+    };
+    Some(parsed.expect("a share"))
 }
 
 fn resource_spec(at: usize) -> ResourceSpec {

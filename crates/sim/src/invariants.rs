@@ -9,10 +9,11 @@ mod one_holder;
 mod order;
 mod rate;
 mod replay;
+mod resource_life;
 mod rising_tokens;
 mod withdrawn;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_core::*;
 use tenure_engine::{Entry, Ticket};
@@ -80,6 +81,7 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::<deadlines::Deadlines>::default(),
         Box::<rate::Rate>::default(),
         Box::<replay::Replay>::default(),
+        Box::new(resource_life::ResourceLife),
     ]
 }
 
@@ -90,6 +92,8 @@ pub struct Ledger {
     pub holds: BTreeMap<Token, Hold>,
     /// Whether they can be served.
     pub waiters: BTreeMap<WaiterId, (Waiter, bool)>,
+    /// What has just been taken from its holder in order to be given to somebody else.
+    pub stolen: Option<(Hold, HolderId)>,
 }
 
 #[derive(Debug)]
@@ -98,9 +102,19 @@ pub struct Listed {
     pub condition: Condition,
     pub resource_conditions: BTreeMap<ResourceName, Condition>,
     pub removing: bool,
+    /// What was held and has not been cleaned since.
+    pub dirty: BTreeSet<ResourceName>,
+    pub reserved: BTreeMap<ResourceName, HolderId>,
 }
 
 impl Listed {
+    /// Whether a resource is one that somebody who waits may have at all.
+    pub fn is_for(&self, waiter: &Waiter, name: &ResourceName) -> bool {
+        let dirty = self.dirty.contains(name);
+        let reserved = self.reserved.get(name).is_some_and(|holder| *holder != waiter.holder.id);
+        if waiter.demand.dirty { dirty } else { !dirty && !reserved }
+    }
+
     fn names(&self) -> Vec<ResourceName> {
         match &self.spec.capacity {
             Capacity::Units(_) => Vec::new(),
@@ -111,6 +125,7 @@ impl Listed {
 
 impl Ledger {
     pub fn note(&mut self, event: &Event) {
+        self.stolen = None;
         match event {
             Event::Queued { id, waiter } => {
                 self.waiters.insert(*id, (Waiter::clone(waiter), true));
@@ -120,20 +135,37 @@ impl Ledger {
                     self.waiters.remove(id);
                 }
                 self.holds.insert(*token, Hold::clone(hold));
+                if let Some(listed) = self.pools.get_mut(&hold.pool)
+                    && !hold.taken.dirty
+                {
+                    let came = |name: &ResourceName| hold.taken.resources.contains(name);
+                    listed.reserved.retain(|name, holder| *holder != hold.holder.id || !came(name));
+                }
             }
             Event::Renewed { token, deadline, .. } => {
                 if let Some(hold) = self.holds.get_mut(token) {
                     hold.deadline = Some(*deadline);
                 }
             }
-            Event::Ended { token, .. } => {
-                if let Some(hold) = self.holds.remove(token)
+            Event::Ended { token, how, .. } => {
+                let hold = self.holds.remove(token);
+                if let (HoldEnd::Stolen { to, .. }, Some(hold)) = (how, &hold) {
+                    self.stolen = Some((hold.clone(), to.clone()));
+                }
+                if let Some(hold) = hold
                     && let Some(listed) = self.pools.get_mut(&hold.pool)
                 {
+                    if listed.spec.cleaning && !matches!(how, HoldEnd::Unreceived | HoldEnd::Stolen { .. }) {
+                        let cleaned = hold.taken.dirty && *how == HoldEnd::Released;
+                        for name in &hold.taken.resources {
+                            let _ = if cleaned { listed.dirty.remove(name) } else { listed.dirty.insert(name.clone()) };
+                        }
+                    }
                     // What is no longer listed leaves when it is let go.
                     let names = listed.names();
                     let leaves = |name: &ResourceName| hold.taken.resources.contains(name) && !names.contains(name);
                     listed.resource_conditions.retain(|name, _| !leaves(name));
+                    listed.dirty.retain(|name| !leaves(name));
                 }
             }
             Event::WaitEnded { id, .. } => {
@@ -147,6 +179,8 @@ impl Ledger {
                     condition: Condition::InService,
                     resource_conditions: BTreeMap::new(),
                     removing: false,
+                    dirty: BTreeSet::new(),
+                    reserved: BTreeMap::new(),
                 });
                 listed.spec = spec.clone();
                 let names = listed.names();
@@ -154,8 +188,10 @@ impl Ledger {
                     self.holds.values().any(|hold| hold.pool == *pool && hold.taken.resources.contains(name))
                 };
                 listed.resource_conditions.retain(|name, _| names.contains(name) || held(name));
+                listed.dirty.retain(|name| spec.cleaning && (names.contains(name) || held(name)));
+                listed.reserved.retain(|name, _| names.contains(name));
             }
-            Event::ConditionSet { pool, resource, condition } => {
+            Event::ConditionSet { pool, resource, condition, .. } => {
                 if let Some(listed) = self.pools.get_mut(pool) {
                     match resource {
                         None => listed.condition = condition.clone(),
@@ -172,6 +208,21 @@ impl Ledger {
             }
             Event::PoolGone { pool } => {
                 self.pools.remove(pool);
+            }
+            Event::Reserved { pool, resource, holder, .. } => {
+                if let Some(listed) = self.pools.get_mut(pool) {
+                    listed.reserved.insert(resource.clone(), holder.clone());
+                }
+            }
+            Event::ReservationEnded { pool, resource, .. } => {
+                if let Some(listed) = self.pools.get_mut(pool) {
+                    listed.reserved.remove(resource);
+                }
+            }
+            Event::WaiterMoved { id, priority, rank, .. } => {
+                if let Some((waiter, _)) = self.waiters.get_mut(id) {
+                    (waiter.priority, waiter.rank) = (*priority, Some(*rank));
+                }
             }
             Event::RequestWithdrawn { .. }
             | Event::SessionOpened { .. }

@@ -6,10 +6,12 @@
 
 mod compare;
 mod ending;
+mod operators;
 mod placement;
 mod pools;
 mod requests;
 mod sessions;
+mod turns;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -60,6 +62,12 @@ struct Pool {
     condition: Condition,
     removing: bool,
     idle_since: Option<Timestamp>,
+    /// When it returns to service by itself.
+    until: Option<Timestamp>,
+    cleaning: bool,
+    fair: Option<FairShare>,
+    /// The turn that was served last, by priority, while somebody of that priority waits.
+    served: Vec<(Priority, i64)>,
 }
 
 #[derive(Clone, Debug)]
@@ -69,6 +77,9 @@ struct Resource {
     leaving: bool,
     /// When it was last given back, in order; 0 if never.
     used: u64,
+    until: Option<Timestamp>,
+    dirty: bool,
+    reserved: Option<Reservation>,
 }
 
 #[derive(Clone, Debug)]
@@ -80,6 +91,7 @@ struct Hold {
     units: u32,
     resources: Vec<ResourceName>,
     all: bool,
+    dirty: bool,
     lifetime: Lifetime,
     since: Timestamp,
     deadline: Option<Timestamp>,
@@ -100,6 +112,8 @@ struct Waiter {
     session: Option<SessionId>,
     request: Option<RequestId>,
     away: bool,
+    /// The lower is served first within a priority. In this order among themselves, they stand in the list.
+    turn: i64,
 }
 
 #[derive(Clone, Debug)]
@@ -269,6 +283,10 @@ impl Model {
             Command::SetPool(set) => self.set_pool(set),
             Command::SetCondition(set) => self.set_condition(set),
             Command::RemovePool { pool } => self.remove_pool(pool),
+            Command::Steal(steal) => self.steal(steal),
+            Command::MoveWaiter(to) => self.move_waiter(to),
+            Command::Reserve(reserve) => self.reserve(reserve),
+            Command::Unreserve(unreserve) => self.unreserve(unreserve),
             Command::DetachSession { .. }
             | Command::Expire
             | Command::Restart
@@ -370,15 +388,13 @@ impl Model {
 
     /// Everybody in a queue, those away too, in order.
     fn queue(&self, path: &PoolPath) -> Vec<&Waiter> {
-        let mut queue: Vec<_> = self.waiters.iter().filter(|waiter| waiter.pool == *path).collect();
-        queue.sort_by_key(|waiter| Place::new(waiter.priority, waiter.id));
-        queue
+        self.waiters.iter().filter(|waiter| waiter.pool == *path).collect()
     }
 
     /// From 1, among those who can be served.
-    fn position(&self, path: &PoolPath, place: Place) -> usize {
-        let ahead = |waiter: &&&Waiter| !waiter.away && Place::new(waiter.priority, waiter.id) < place;
-        self.queue(path).iter().filter(ahead).count() + 1
+    fn position(&self, path: &PoolPath, id: WaiterId) -> usize {
+        let queue = self.queue(path);
+        queue.iter().take_while(|waiter| waiter.id != id).filter(|waiter| !waiter.away).count() + 1
     }
 }
 

@@ -156,6 +156,9 @@ pub enum Ask {
         backfill: bool,
         window: Option<u32>,
         declared: bool,
+        /// How waiters take turns: not, by holder, by holder with weights, or all as one group.
+        #[serde(default)]
+        fair: u8,
     },
     /// Bits say which of the resources are listed.
     SetResources {
@@ -163,11 +166,39 @@ pub enum Ask {
         reversed: bool,
         placement: u8,
         backfill: bool,
+        #[serde(default)]
+        cleaning: bool,
+        #[serde(default)]
+        fair: u8,
     },
     SetCondition {
         pool: u8,
         resource: Option<u8>,
         condition: u8,
+        #[serde(default)]
+        lasts: Option<u32>,
+    },
+    /// Of somebody's holds, for the client itself.
+    Steal {
+        which: u8,
+        ttl: Option<u32>,
+        request: bool,
+    },
+    /// One of the client's own waits before one of somebody's, or of all.
+    MoveWaiter {
+        which: u8,
+        before: Option<u8>,
+    },
+    /// For a client; `instead` names who has it according to the one who asks.
+    Reserve {
+        resource: u8,
+        client: u8,
+        instead_of: Option<u8>,
+        lasts: Option<u32>,
+    },
+    Unreserve {
+        resource: u8,
+        client: u8,
     },
     RemovePool {
         pool: u8,
@@ -190,6 +221,8 @@ pub struct AskAcquire {
     pub request: Option<u8>,
     /// What is done with the hold.
     pub then: Then,
+    #[serde(default)]
+    pub dirty: bool,
 }
 
 impl AskAcquire {
@@ -206,6 +239,7 @@ impl AskAcquire {
             in_session: false,
             request: None,
             then: Then::Forget,
+            dirty: false,
         }
     }
 }

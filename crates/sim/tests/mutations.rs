@@ -12,7 +12,7 @@ use tenure_sim::{Options, Plan, Sabotage, run, shrink};
 const SEEDS_MAX: u64 = 1_500;
 
 /// In the rules and in the engine.
-const MISTAKES: [Mistake; 18] = [
+const MISTAKES: [Mistake; 22] = [
     Mistake::ExpiresLate,
     Mistake::GrantsLess,
     Mistake::EndsWindowsEarly,
@@ -31,6 +31,10 @@ const MISTAKES: [Mistake; 18] = [
     Mistake::ForgetsARow,
     Mistake::AnswersBeforeTheSync,
     Mistake::ServesTheAbsent,
+    Mistake::HandsOutDirty,
+    Mistake::IgnoresReservations,
+    Mistake::ForgetsTurns,
+    Mistake::NeverReturns,
 ];
 
 /// In what the engine runs on, and in what it is told.
@@ -56,7 +60,7 @@ const SABOTAGES: [Sabotage; 18] = [
 ];
 
 /// Each invariant by itself, without the reference model, which sees most of it first.
-const ALONE: [(&str, Made); 10] = [
+const ALONE: [(&str, Made); 11] = [
     ("capacity", Made::Mistake(Mistake::MiscountsUnits)),
     ("one holder per resource", Made::Mistake(Mistake::IgnoresConditions)),
     ("rising tokens", Made::Sabotage(Sabotage::ReusesTokens)),
@@ -67,6 +71,7 @@ const ALONE: [(&str, Made); 10] = [
     ("deadlines neither early nor late", Made::Mistake(Mistake::ExpiresLate)),
     ("rate never exceeded in any window", Made::Mistake(Mistake::EndsWindowsEarly)),
     ("replay equals state", Made::Mistake(Mistake::ForgetsARow)),
+    ("nothing dirty or reserved is handed out", Made::Mistake(Mistake::HandsOutDirty)),
 ];
 
 #[derive(Clone, Copy, Debug)]

@@ -231,6 +231,10 @@ impl Keepers {
             Command::SetPool(set) => vec![self.of_path(&set.pool)],
             Command::SetCondition(set) => vec![self.of_path(&set.pool)],
             Command::RemovePool { pool } => vec![self.of_path(pool)],
+            Command::Steal(steal) => vec![self.of_path(&steal.pool)],
+            Command::MoveWaiter(to) => vec![self.of_path(&to.pool)],
+            Command::Reserve(reserve) => vec![self.of_path(&reserve.pool)],
+            Command::Unreserve(unreserve) => vec![self.of_path(&unreserve.pool)],
             // A face hears of a session when that asks for something there.
             Command::OpenSession(_) => self.shared.keepers.clone(),
             Command::KeepAlive { session, .. }
@@ -318,10 +322,14 @@ impl Engine for Keepers {
     fn query(&self, query: Query) -> Answer<Result<View, Refusal>> {
         let limit = match &query {
             Query::Pools { limit, .. } | Query::Holds { limit, .. } | Query::Owners { limit, .. } => *limit,
-            Query::Pool { .. } | Query::Queue { .. } | Query::Sessions { .. } | Query::Stats => 0,
+            Query::Pool { .. }
+            | Query::Queue { .. }
+            | Query::Sessions { .. }
+            | Query::Stats
+            | Query::Explain { .. } => 0,
         };
         let lines = match &query {
-            Query::Pool { pool } | Query::Queue { pool, .. } => vec![self.of_path(pool)],
+            Query::Pool { pool } | Query::Queue { pool, .. } | Query::Explain { pool, .. } => vec![self.of_path(pool)],
             Query::Holds { namespace, pool: Some(pool), .. } => vec![self.of_pool(namespace, pool)],
             // Every keeper knows them all, but each only its own holds of theirs.
             Query::Sessions { .. } => vec![self.shared.keepers[0].clone()],

@@ -207,7 +207,7 @@ impl Keeper {
             && let Some(said) = server.lanes[lane].said.clone()
         {
             // It was handled, and the answer got lost. What it asked to see, it sees as it is now.
-            let views = self.look(&batch.mail, ANSWER_BYTES_MAX);
+            let views = self.look(&batch.mail, at, ANSWER_BYTES_MAX);
             return Answer::Said(Said { views, ..said });
         }
         if server.lanes[lane].sequence + 1 != batch.sequence {
@@ -396,6 +396,7 @@ impl Keeper {
             let nothing = Vec::new();
             return Said { number: 0, at, answers: Vec::new(), views: Vec::new(), last, happened: nothing, servers };
         };
+        let server_heard = server.heard;
         let mut bytes = 0;
         let fitting = server.news.iter().take_while(|it| {
             bytes += wire::encode(it).len();
@@ -408,7 +409,9 @@ impl Keeper {
         let number = server.answers;
         let mut said = Said { number, at, answers, views: Vec::new(), last, happened: Vec::new(), servers };
         server.lanes[batch.lane as usize] = LaneState { sequence: batch.sequence, said: Some(said.clone()) };
-        said.views = self.look(&batch.mail, ANSWER_BYTES_MAX.saturating_sub(bytes));
+        // Longer ago than this server was heard of, perhaps, if nothing has happened since.
+        let asked = server_heard.max(at);
+        said.views = self.look(&batch.mail, asked, ANSWER_BYTES_MAX.saturating_sub(bytes));
         if let Some(follow) = batch.follow {
             said.happened = self.happened_since(follow, ANSWER_BYTES_MAX.saturating_sub(bytes) / 2);
             // Its other message is not to bring the same.
@@ -419,11 +422,11 @@ impl Keeper {
         said
     }
 
-    fn look(&self, mail: &[Mail], mut bytes_max: usize) -> Vec<(u64, Result<View, Refusal>)> {
+    fn look(&self, mail: &[Mail], at: Timestamp, mut bytes_max: usize) -> Vec<(u64, Result<View, Refusal>)> {
         let mut views = Vec::new();
         for mail in mail {
             if let Mail::Query { ticket, query } = mail {
-                let mut view = self.desk.state().query(query);
+                let mut view = self.desk.state().query_at(query, at);
                 let mut bytes = wire::encode(&view).len();
                 if bytes > ANSWER_BYTES_MAX {
                     let limit = "answer_bytes_max".into();
@@ -473,7 +476,9 @@ impl std::fmt::Debug for Keeper {
 fn growth(command: &Command) -> usize {
     match command {
         // What it says may be there twice: with a pool, and with a hold.
-        Command::SetCondition(_) => ENTRY_BYTES + 2 * wire::encode(command).len(),
+        Command::SetCondition(_) | Command::Reserve(_) | Command::Steal(_) => {
+            ENTRY_BYTES + 2 * wire::encode(command).len()
+        }
         _ if is_new_work(command) => ENTRY_BYTES + 2 * wire::encode(command).len(),
         _ => 0,
     }

@@ -131,22 +131,22 @@ impl Style {
 
 /// A line of text in several styles. What it says is the same without them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Line(Vec<(Style, String)>);
+pub(crate) struct Line(Vec<(Style, String)>);
 
 impl Line {
-    pub(super) fn text(text: &str) -> Self {
+    pub(crate) fn text(text: &str) -> Self {
         Self::default().and(Style::Plain, text)
     }
 
-    pub(super) fn heading(text: &str) -> Self {
+    pub(crate) fn heading(text: &str) -> Self {
         Self::default().and(Style::Strong, text)
     }
 
-    pub(super) fn faint(text: &str) -> Self {
+    pub(crate) fn faint(text: &str) -> Self {
         Self::default().and(Style::Faint, text)
     }
 
-    pub(super) fn bad(text: &str) -> Self {
+    pub(crate) fn bad(text: &str) -> Self {
         Self::default().and(Style::Bad, text)
     }
 
@@ -163,7 +163,7 @@ impl Line {
     }
 
     /// Cut off where the terminal ends.
-    pub(super) fn render(&self, columns: usize, colour: bool) -> String {
+    pub(crate) fn render(&self, columns: usize, colour: bool) -> String {
         let length = self.0.iter().rposition(|(_, text)| !text.trim_end().is_empty()).map_or(0, |last| last + 1);
         let mut line = String::new();
         let mut left = columns;

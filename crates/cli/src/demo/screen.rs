@@ -1,4 +1,4 @@
-//! The terminal while the picture is on it: the alternate screen without a cursor, left again however the demo ends.
+//! The terminal while the picture is on it: the alternate screen without a cursor, left again however the program ends.
 
 use std::io::{IsTerminal, stdout};
 
@@ -17,7 +17,7 @@ const SIZE: (usize, usize) = (80, 24);
 /// Longer lines are hard to follow.
 const COLUMNS_MAX: usize = 120;
 
-pub(super) struct Screen {
+pub(crate) struct Screen {
     colour: bool,
     /// Ctrl-Z.
     stop: unix::Signal,
@@ -25,7 +25,7 @@ pub(super) struct Screen {
 
 impl Screen {
     /// None if stdout is no terminal, or one that cannot be drawn on.
-    pub(super) fn open() -> Result<Option<Self>, Exit> {
+    pub(crate) fn open() -> Result<Option<Self>, Exit> {
         let plain = std::env::var(env::TERM).is_ok_and(|name| name == "dumb");
         if plain || !stdout().is_terminal() {
             return Ok(None);
@@ -36,12 +36,12 @@ impl Screen {
         Ok(Some(Self { colour, stop }))
     }
 
-    pub(super) fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         size().1
     }
 
     /// Draws over what was there, in one piece, so that nothing flickers. False if nobody looks any more.
-    pub(super) fn draw(&self, lines: &[Line]) -> Result<bool, Exit> {
+    pub(crate) fn draw(&self, lines: &[Line]) -> Result<bool, Exit> {
         // What is written into the last column would be cleared with the rest of the line.
         let columns = (size().0 - 1).min(COLUMNS_MAX);
         let lines: Vec<_> = lines.iter().map(|line| format!("{}\x1b[K", line.render(columns, self.colour))).collect();
@@ -50,7 +50,7 @@ impl Screen {
 
     /// Waits for Ctrl-Z, gives the terminal back while the process is stopped, and returns when it goes on. For ever if
     /// there is no screen.
-    pub(super) async fn suspended(screen: &mut Option<&mut Self>) {
+    pub(crate) async fn suspended(screen: &mut Option<&mut Self>) {
         let Some(screen) = screen else { return std::future::pending().await };
         screen.stop.recv().await;
         // Without a shell in the same session nobody would let it go on.

@@ -183,6 +183,8 @@ fn why(how: v1::How, note: Option<&str>) -> String {
         v1::How::TimedOut => "it would not wait longer",
         v1::How::NeverFits => "the pool has become too small",
         v1::How::PoolRemoved => "the pool was removed",
+        v1::How::Stolen => "an operator gave it to somebody else",
+        v1::How::Cancelled => "an operator ended it",
     };
     match note {
         Some(note) => format!("{how}: {note}"),

@@ -59,7 +59,8 @@ fn details(event: &v1::Event) -> Vec<String> {
     said.extend(event.token.map(|token| format!("token {token}")));
     match event.kind() {
         EventKind::Queued => {
-            let wanted = say::wanted(event.units, event.all == Some(true), event.select.as_deref());
+            let dirty = event.dirty == Some(true);
+            let wanted = say::wanted(event.units, event.all == Some(true), event.select.as_deref(), dirty);
             said.push(format!("wants {wanted}"));
             said.extend(
                 event.priority.filter(|priority| *priority != 0).map(|priority| format!("priority {priority}")),
@@ -68,6 +69,7 @@ fn details(event: &v1::Event) -> Vec<String> {
         }
         EventKind::Granted => {
             said.push(say::taken(event.units.unwrap_or(1), &event.resources));
+            said.extend((event.dirty == Some(true)).then(|| "to be cleaned".to_owned()));
             said.extend(lifetime(event));
             said.extend(lasted(event, "waited"));
         }
@@ -78,6 +80,7 @@ fn details(event: &v1::Event) -> Vec<String> {
         }
         EventKind::Ended => {
             said.extend(how(event));
+            said.extend(event.to.as_ref().map(|to| format!("given to {to}")));
             said.extend(lasted(event, "held"));
         }
         EventKind::WaitEnded => {
@@ -94,6 +97,23 @@ fn details(event: &v1::Event) -> Vec<String> {
                 Some(resource) => format!("{resource} {condition}"),
                 None => condition,
             });
+            said.extend((event.automatic == Some(true)).then(|| "by itself".to_owned()));
+            said.extend(until(event, "returns"));
+        }
+        EventKind::Reserved => {
+            said.extend(event.resource.clone());
+            said.extend(event.note.clone());
+            said.extend(until(event, "ends"));
+        }
+        EventKind::ReservationEnded => {
+            said.extend(event.resource.clone());
+            said.extend(how(event));
+        }
+        EventKind::WaiterMoved => {
+            said.push(
+                event.before.map_or_else(|| "to the front".to_owned(), |before| format!("before number {before}")),
+            );
+            said.extend(event.note.clone());
         }
         EventKind::SessionOpened => {
             said.extend(session(event));

@@ -121,7 +121,7 @@ pub(crate) async fn sessions(args: SessionsArgs) -> Result<(), Exit> {
 }
 
 /// Those who wait, as many as are asked for, the next to be served first.
-pub(super) async fn some_waiters(
+pub(crate) async fn some_waiters(
     connection: &mut Connection,
     namespace: &str,
     pool: &str,
@@ -181,7 +181,7 @@ fn page_size(wanted: usize) -> u32 {
 }
 
 /// The pool's name is left out where everybody knows it.
-pub(super) fn hold_rows<'a>(holds: impl Iterator<Item = &'a v1::Hold>, now_ms: u64, with_pool: bool) -> String {
+pub(crate) fn hold_rows<'a>(holds: impl Iterator<Item = &'a v1::Hold>, now_ms: u64, with_pool: bool) -> String {
     let mut table = Table::new(["POOL", "HOLDER", "TOKEN", "HAS", "SINCE", "ENDS", "ABOUT"]);
     for hold in holds {
         table.row([
@@ -197,13 +197,14 @@ pub(super) fn hold_rows<'a>(holds: impl Iterator<Item = &'a v1::Hold>, now_ms: u
     table.text()
 }
 
-pub(super) fn waiter_rows(waiters: &[v1::Waiter], now_ms: u64) -> String {
-    let mut table = Table::new(["POSITION", "WAITER", "WANTS", "PRIORITY", "SINCE", "GIVES UP", "ABOUT"]);
+pub(crate) fn waiter_rows(waiters: &[v1::Waiter], now_ms: u64) -> String {
+    let mut table = Table::new(["POSITION", "WAITER", "NUMBER", "WANTS", "PRIORITY", "SINCE", "GIVES UP", "ABOUT"]);
     let prioritised = waiters.iter().any(|waiter| waiter.priority != 0);
     for waiter in waiters {
         table.row([
             waiter.position.map_or_else(|| "away".to_owned(), |position| position.to_string()),
             waiter.holder.clone(),
+            waiter.waiter.to_string(),
             say::waited_for(waiter),
             if prioritised { waiter.priority.to_string() } else { String::new() },
             say::ago(now_ms, waiter.since_ms),

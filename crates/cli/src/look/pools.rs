@@ -44,19 +44,23 @@ pub(crate) async fn ls(args: LsArgs) -> Result<(), Exit> {
         }
         return Ok(());
     }
-    let now_ms = say::now_ms();
-    let mut table = Table::new(["POOL", "KIND", "USED", "WAITERS", "LONGEST WAIT", "CONDITION"]);
-    for pool in &pools {
+    output::print(&pool_rows(pools.iter(), say::now_ms())).map(|_| ())
+}
+
+pub(crate) fn pool_rows<'a>(pools: impl Iterator<Item = &'a v1::Pool>, now_ms: u64) -> String {
+    let mut table = Table::new(["POOL", "KIND", "USED", "DIRTY", "WAITERS", "LONGEST WAIT", "CONDITION"]);
+    for pool in pools {
         table.row([
             pool.pool.clone(),
             kind(pool),
             format!("{}/{}", pool.used, pool.size),
+            if pool.dirty > 0 { pool.dirty.to_string() } else { String::new() },
             pool.waiters.to_string(),
             pool.waiting_since_ms.map_or_else(String::new, |since| say::span(now_ms.saturating_sub(since))),
-            condition(pool),
+            condition(pool, now_ms),
         ]);
     }
-    output::print(&table.text()).map(|_| ())
+    table.text()
 }
 
 /// Pools by name, all whose names start so.
@@ -137,12 +141,19 @@ fn facts(summary: &v1::Pool, spec: Option<&v1::PoolSpec>, now_ms: u64) -> String
     if let Some(window_ms) = summary.window_ms {
         facts.push(("window", say::exact(window_ms)));
     }
-    facts.push(("condition", condition(summary)));
+    facts.push(("condition", condition(summary, now_ms)));
+    if summary.dirty > 0 {
+        facts.push(("dirty", summary.dirty.to_string()));
+    }
     if let Some(spec) = spec {
         facts.push(("order", say::word(spec.order().as_str_name(), "ORDER_")));
         if summary.named {
             facts.push(("placement", placement(spec)));
         }
+        if spec.cleaning {
+            facts.push(("cleaning", "after each hold".to_owned()));
+        }
+        facts.extend(spec.fair.as_ref().map(|fair| ("turns", turns(fair))));
     }
     if summary.waiters > 0 {
         let longest = summary.waiting_since_ms.map(|since| say::span(now_ms.saturating_sub(since)));
@@ -163,12 +174,22 @@ fn resources(detail: &v1::PoolDetail, holds: &[v1::Hold], now_ms: u64) -> String
         .flat_map(|spec| &spec.resources)
         .map(|resource| (resource.name.as_str(), resource))
         .collect();
-    let mut table = Table::new(["RESOURCE", "CONDITION", "HOLDER", "LAST USED", "LABELS", "PROPERTIES"]);
+    let mut table = Table::new(["RESOURCE", "CONDITION", "HOLDER", "RESERVED", "LAST USED", "LABELS", "PROPERTIES"]);
     for resource in &detail.resources {
         let condition = match resource.leaving {
             true => "leaving".to_owned(),
-            false => say::condition(resource.condition.as_ref()),
+            false => {
+                let mut said = returning(say::condition(resource.condition.as_ref()), resource.returns_at_ms, now_ms);
+                if resource.dirty {
+                    said.push_str(", dirty");
+                }
+                said
+            }
         };
+        let reserved = resource.reserved.as_ref().map(|it| match it.deadline_ms {
+            Some(deadline) => format!("for {}, ends {}", it.holder, say::ahead(now_ms, deadline)),
+            None => format!("for {}", it.holder),
+        });
         // It may have changed hands since the pool was looked at.
         let holder = |token| holders.get(&token).map_or_else(|| format!("token {token}"), |&holder| holder.to_owned());
         let spec = specs.get(resource.name.as_str());
@@ -176,6 +197,7 @@ fn resources(detail: &v1::PoolDetail, holds: &[v1::Hold], now_ms: u64) -> String
             resource.name.clone(),
             condition,
             resource.token.map_or_else(String::new, holder),
+            reserved.unwrap_or_default(),
             resource.last_used_at_ms.map_or_else(String::new, |at| say::ago(now_ms, at)),
             spec.map_or_else(String::new, |spec| say::labels(&spec.labels, "")),
             spec.map_or_else(String::new, |spec| say::labels(&spec.properties, "@")),
@@ -200,11 +222,24 @@ fn kind(pool: &v1::Pool) -> String {
     }
 }
 
-fn condition(pool: &v1::Pool) -> String {
+fn condition(pool: &v1::Pool, now_ms: u64) -> String {
     match pool.removing {
         true => "being removed".to_owned(),
-        false => say::condition(pool.condition.as_ref()),
+        false => returning(say::condition(pool.condition.as_ref()), pool.returns_at_ms, now_ms),
     }
+}
+
+fn returning(condition: String, at_ms: Option<u64>, now_ms: u64) -> String {
+    match at_ms {
+        Some(at_ms) => format!("{condition}, returns {}", say::ahead(now_ms, at_ms)),
+        None => condition,
+    }
+}
+
+/// `by tenant, web=3`.
+fn turns(fair: &v1::FairShare) -> String {
+    let weights = fair.weights.iter().map(|(group, weight)| format!(", {group}={weight}"));
+    std::iter::once(format!("by {}", fair.by)).chain(weights).collect()
 }
 
 /// What a pool is meant to be, in a few words: `2 resources, least-recently-used, backfill`.
@@ -220,6 +255,8 @@ pub(crate) fn spec(spec: &v1::PoolSpec) -> String {
         said.push("backfill".to_owned());
     }
     said.extend(spec.window_ms.map(|window_ms| format!("window {}", say::exact(window_ms))));
+    said.extend(spec.cleaning.then(|| "cleaning".to_owned()));
+    said.extend(spec.fair.as_ref().map(|fair| format!("in turn {}", turns(fair))));
     said.join(", ")
 }
 

@@ -111,11 +111,12 @@ pub(crate) fn taken(units: u32, resources: &[String]) -> String {
 }
 
 /// What a waiter wants; whether that is units or resources only its pool knows.
-pub(crate) fn wanted(units: Option<u32>, all: bool, select: Option<&str>) -> String {
+pub(crate) fn wanted(units: Option<u32>, all: bool, select: Option<&str>, dirty: bool) -> String {
     let many = match units {
         _ if all => "all".to_owned(),
         units => units.unwrap_or(1).to_string(),
     };
+    let many = if dirty { format!("{many} dirty") } else { many };
     match select {
         Some(select) => format!("{many} of {select}"),
         None => many,
@@ -132,8 +133,9 @@ pub(crate) fn held(hold: &v1::Hold) -> String {
 /// What a waiter wants, in all its pools.
 pub(crate) fn waited_for(waiter: &v1::Waiter) -> String {
     let also = waiter.also.iter();
-    let also = also.map(|part| format!(" + {} {}", part.pool, wanted(part.units, part.all, part.select.as_deref())));
-    std::iter::once(wanted(waiter.units, waiter.all, waiter.select.as_deref())).chain(also).collect()
+    let also =
+        also.map(|part| format!(" + {} {}", part.pool, wanted(part.units, part.all, part.select.as_deref(), false)));
+    std::iter::once(wanted(waiter.units, waiter.all, waiter.select.as_deref(), waiter.dirty)).chain(also).collect()
 }
 
 /// When a hold ends if nothing is done.

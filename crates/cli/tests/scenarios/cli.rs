@@ -127,6 +127,7 @@ impl Face for Cli {
                 request.all.then(|| "all".to_owned()).or(request.units.map(|units| units.to_string())),
             );
             run.option("--select", request.select.as_ref());
+            run.flag("--dirty", request.dirty);
             run.option("--priority", Some(request.priority.to_string()));
             run.option("--owner", request.owner.as_ref());
             for part in &request.also {
@@ -215,6 +216,12 @@ impl Face for Cli {
         run.option("--placement", placement(&spec));
         run.option("--order", order(&spec));
         run.duration("--window", spec.window_ms);
+        run.flag("--cleaning", spec.cleaning);
+        let fair = spec.fair.unwrap_or_default();
+        run.option("--fair", Some(&fair.by).filter(|by| !by.is_empty()));
+        for (group, weight) in &fair.weights {
+            run.option("--weight", Some(format!("{group}={weight}")));
+        }
         run.names(&[&request.pool]);
         run.run().await
     }
@@ -228,6 +235,7 @@ impl Face for Cli {
         };
         let mut run = self.command(&request.namespace, &["pool", verb]);
         run.option("--note", condition.note.as_ref());
+        run.duration("--for", request.lasts_ms);
         match &request.resource {
             Some(resource) => run.names(&[&request.pool, resource]),
             None => run.names(&[&request.pool]),
@@ -265,6 +273,56 @@ impl Face for Cli {
         run.names(request.pool.as_deref().as_slice());
         // One event per line, and all of them.
         Ok(v1::HistoryResponse { events: run.run_lines().await?, next: None, done: true })
+    }
+
+    async fn steal(&self, request: v1::StealRequest) -> Called<v1::Grant> {
+        let mut run = self.command(&request.namespace, &["steal"]);
+        run.option("--holder", Some(&request.holder));
+        run.option("--token", Some(request.token.to_string()));
+        run.option("--to", Some(&request.to));
+        run.duration("--ttl", request.ttl_ms);
+        run.flag("--kept", request.lifetime() == v1::Lifetime::Kept);
+        run.secret("TENURE_REQUEST_ID", request.request_id.as_deref());
+        run.option("--reason", Some(&request.reason));
+        run.names(&[&request.pool]);
+        run.run().await
+    }
+
+    async fn move_waiter(&self, request: v1::MoveWaiterRequest) -> Called<v1::MoveWaiterResponse> {
+        let mut run = self.command(&request.namespace, &["move"]);
+        run.option("--waiter", Some(request.waiter.to_string()));
+        run.option("--holder", Some(&request.holder));
+        run.option("--before", request.before.map(|before| before.to_string()));
+        run.flag("--front", request.before.is_none());
+        run.option("--reason", Some(&request.reason));
+        run.names(&[&request.pool]);
+        run.run().await
+    }
+
+    async fn reserve(&self, request: v1::ReserveRequest) -> Called<v1::ReserveResponse> {
+        let mut run = self.command(&request.namespace, &["reserve"]);
+        run.option("--holder", Some(&request.holder));
+        run.duration("--for", request.lasts_ms);
+        run.option("--instead-of", request.instead_of.as_ref());
+        run.option("--reason", Some(&request.reason));
+        run.names(&[&request.pool, &request.resource]);
+        run.run().await
+    }
+
+    async fn unreserve(&self, request: v1::UnreserveRequest) -> Called<v1::UnreserveResponse> {
+        let mut run = self.command(&request.namespace, &["unreserve"]);
+        run.option("--holder", Some(&request.holder));
+        run.option("--reason", Some(&request.reason));
+        run.names(&[&request.pool, &request.resource]);
+        run.run().await
+    }
+
+    async fn explain(&self, request: v1::ExplainRequest) -> Called<v1::ExplainResponse> {
+        let mut run = self.command(&request.namespace, &["explain"]);
+        run.option("--waiter", request.waiter.map(|waiter| waiter.to_string()));
+        run.option("--request", request.request_id.as_ref());
+        run.names(&[&request.pool]);
+        run.run().await
     }
 }
 

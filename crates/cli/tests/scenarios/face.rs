@@ -33,6 +33,11 @@ pub(crate) trait Face: Clone + 'static {
     async fn get_pool(&self, request: v1::GetPoolRequest) -> Called<v1::PoolDetail>;
     async fn list_queue(&self, request: v1::ListQueueRequest) -> Called<v1::ListQueueResponse>;
     async fn history(&self, request: v1::HistoryRequest) -> Called<v1::HistoryResponse>;
+    async fn steal(&self, request: v1::StealRequest) -> Called<v1::Grant>;
+    async fn move_waiter(&self, request: v1::MoveWaiterRequest) -> Called<v1::MoveWaiterResponse>;
+    async fn reserve(&self, request: v1::ReserveRequest) -> Called<v1::ReserveResponse>;
+    async fn unreserve(&self, request: v1::UnreserveRequest) -> Called<v1::UnreserveResponse>;
+    async fn explain(&self, request: v1::ExplainRequest) -> Called<v1::ExplainResponse>;
 }
 
 /// The stream, as far as the stage needs it.

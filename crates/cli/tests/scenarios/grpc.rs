@@ -74,6 +74,11 @@ impl Face for Grpc {
         get_pool: GetPoolRequest -> PoolDetail,
         list_queue: ListQueueRequest -> ListQueueResponse,
         history: HistoryRequest -> HistoryResponse,
+        steal: StealRequest -> Grant,
+        move_waiter: MoveWaiterRequest -> MoveWaiterResponse,
+        reserve: ReserveRequest -> ReserveResponse,
+        unreserve: UnreserveRequest -> UnreserveResponse,
+        explain: ExplainRequest -> ExplainResponse,
     }
 }
 

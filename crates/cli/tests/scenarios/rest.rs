@@ -191,4 +191,24 @@ impl Face for Rest {
     async fn history(&self, request: v1::HistoryRequest) -> Called<v1::HistoryResponse> {
         self.at(Method::GET, "/history", request, None).await
     }
+
+    async fn steal(&self, request: v1::StealRequest) -> Called<v1::Grant> {
+        self.post("/steal", request).await
+    }
+
+    async fn move_waiter(&self, request: v1::MoveWaiterRequest) -> Called<v1::MoveWaiterResponse> {
+        self.post("/move-waiter", request).await
+    }
+
+    async fn reserve(&self, request: v1::ReserveRequest) -> Called<v1::ReserveResponse> {
+        self.post("/reserve", request).await
+    }
+
+    async fn unreserve(&self, request: v1::UnreserveRequest) -> Called<v1::UnreserveResponse> {
+        self.post("/unreserve", request).await
+    }
+
+    async fn explain(&self, request: v1::ExplainRequest) -> Called<v1::ExplainResponse> {
+        self.at(Method::GET, "/pools/{pool}/explain", request, None).await
+    }
 }

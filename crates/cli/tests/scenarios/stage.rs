@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 
 use tenure_proto::v1::{self, client_request::Request};
-use tenure_scenario::{Acquire, Action, HoldRef, InSession, Millis, OpenSession, Outcome, Pool, Scenario, Stage};
+use tenure_scenario::{
+    Acquire, Action, HoldRef, InSession, Lifetime, Millis, OpenSession, Outcome, Pool, Scenario, Stage,
+};
 
 use crate::actor::{Actor, Call, OwnSession, from_calls, now_or_never, outcome, told};
 use crate::face::Face;
@@ -278,6 +280,7 @@ impl<F: Face> OnServer<F> {
                     pool: set.pool.name.clone(),
                     resource: set.resource.clone(),
                     condition: Some(wire::condition(&set.condition)),
+                    lasts_ms: set.lasts,
                 };
                 outcome(face.set_condition(request).await, |_| Outcome::new("done"))
             }
@@ -314,6 +317,63 @@ impl<F: Face> OnServer<F> {
                 let namespace = wire::namespace(namespace);
                 let request = v1::ListSessionsRequest { namespace, ..v1::ListSessionsRequest::default() };
                 outcome(face.list_sessions(request).await, |sessions| wire::sessions(&sessions.sessions))
+            }
+            Action::Steal(steal) => {
+                let mut request = v1::StealRequest {
+                    namespace: wire::namespace(&steal.pool.namespace),
+                    pool: steal.pool.name.clone(),
+                    holder: steal.holder.clone(),
+                    token: steal.token,
+                    to: steal.to.clone(),
+                    request_id: steal.request.clone(),
+                    reason: steal.reason.clone(),
+                    ..v1::StealRequest::default()
+                };
+                match &steal.lifetime {
+                    Some(Lifetime::Leased(ttl)) => request.ttl_ms = Some(*ttl),
+                    Some(_) => request.set_lifetime(v1::Lifetime::Kept),
+                    None => {}
+                }
+                outcome(face.steal(request).await, |grant| wire::granted(&grant))
+            }
+            Action::MoveWaiter(to) => {
+                let request = v1::MoveWaiterRequest {
+                    namespace: wire::namespace(&to.pool.namespace),
+                    pool: to.pool.name.clone(),
+                    waiter: to.waiter,
+                    holder: to.holder.clone(),
+                    before: to.before,
+                    reason: to.reason.clone(),
+                };
+                outcome(face.move_waiter(request).await, |_| Outcome::new("done"))
+            }
+            Action::Reserve(reserve) => {
+                let request = v1::ReserveRequest {
+                    namespace: wire::namespace(&reserve.pool.namespace),
+                    pool: reserve.pool.name.clone(),
+                    resource: reserve.resource.clone(),
+                    holder: reserve.holder.clone(),
+                    lasts_ms: reserve.lasts,
+                    instead_of: reserve.instead_of.clone(),
+                    reason: reserve.reason.clone(),
+                };
+                outcome(face.reserve(request).await, |_| Outcome::new("done"))
+            }
+            Action::Unreserve(unreserve) => {
+                let request = v1::UnreserveRequest {
+                    namespace: wire::namespace(&unreserve.pool.namespace),
+                    pool: unreserve.pool.name.clone(),
+                    resource: unreserve.resource.clone(),
+                    holder: unreserve.holder.clone(),
+                    reason: unreserve.reason.clone(),
+                };
+                outcome(face.unreserve(request).await, |_| Outcome::new("done"))
+            }
+            Action::Explain { pool, request, waiter } => {
+                let (namespace, pool) = (wire::namespace(&pool.namespace), pool.name.clone());
+                let (waiter, request_id) = (*waiter, request.clone());
+                let request = v1::ExplainRequest { namespace, pool, waiter, request_id, limit: None };
+                outcome(face.explain(request).await, |explained| wire::explained(&explained))
             }
             Action::History { namespace, pool, holder } => {
                 let namespace = wire::namespace(namespace);

@@ -25,6 +25,8 @@ pub(crate) fn acquire(acquire: &Acquire, session_key: Option<String>) -> v1::Acq
         request_id: acquire.request.clone(),
         also: acquire.also.iter().map(part).collect(),
         holds_on: acquire.holds_on,
+        dirty: acquire.dirty,
+        meta: acquire.meta.iter().cloned().collect(),
         ..v1::AcquireRequest::default()
     };
     match acquire.amount {
@@ -72,7 +74,11 @@ fn by_name(name: &str) -> String {
 }
 
 pub(crate) fn set_pool(set: &SetPool) -> v1::SetPoolRequest {
-    let mut spec = v1::PoolSpec { window_ms: set.window, ..v1::PoolSpec::default() };
+    let mut spec = v1::PoolSpec { window_ms: set.window, cleaning: set.cleaning, ..v1::PoolSpec::default() };
+    spec.fair = set
+        .fair
+        .as_ref()
+        .map(|fair| v1::FairShare { by: fair.by.clone(), weights: fair.weights.iter().cloned().collect() });
     if set.backfill {
         spec.order = v1::Order::Backfill.into();
     }
@@ -184,6 +190,7 @@ pub(crate) fn refused(refusal: &v1::Refusal) -> Outcome {
         ("most", refusal.most.map(u64::from)),
         ("size", refusal.size.map(u64::from)),
         ("free", refusal.free.map(u64::from)),
+        ("dirty", refusal.dirty.map(u64::from)),
         ("max", refusal.max),
         ("position", refusal.position),
         ("holders-total", refusal.holders_total),
@@ -213,7 +220,10 @@ pub(crate) fn refused(refusal: &v1::Refusal) -> Outcome {
         "window_mismatch" => outcome.with("window", or_none(refusal.window_ms.map(duration_text))),
         "out_of_service" => with_condition(outcome, refusal.condition.as_ref()),
         "busy" | "timed_out" => {
-            with_holders(outcome, &refusal.holders).with_list("also", refusal.also.iter().map(|room| &room.pool))
+            let reserved = refusal.reserved.iter().map(|it| format!("{}:{}", it.resource, it.holder));
+            with_holders(outcome, &refusal.holders)
+                .with_list("reserved", reserved)
+                .with_list("also", refusal.also.iter().map(|room| &room.pool))
         }
         "moved_on" => with_holders(outcome, &refusal.holders),
         "deadlock" => outcome.with_list("cycle", refusal.cycle.iter().map(|it| format!("{}>{}", it.holder, it.pool))),
@@ -252,7 +262,11 @@ pub(crate) fn shown(detail: &v1::PoolDetail) -> Outcome {
         .with("declared", summary.declared)
         .with("window", or_none(summary.window_ms.map(duration_text)))
         .with("order", word(spec.order().as_str_name(), "ORDER_"))
-        .with_list("leaving", leaving.map(|resource| &resource.name));
+        .with_list("leaving", leaving.map(|resource| &resource.name))
+        .with("returns", time_or_none(summary.returns_at_ms))
+        .with("dirty", summary.dirty)
+        .with("cleaning", spec.cleaning)
+        .with("fair", spec.fair.as_ref().map_or("none", |fair| fair.by.as_str()));
     if !summary.named {
         return outcome;
     }
@@ -268,7 +282,11 @@ pub(crate) fn shown_resource(detail: &v1::PoolDetail, name: &str) -> Outcome {
         Some(resource) => with_condition(Outcome::new("shown"), resource.condition.as_ref())
             .with("leaving", resource.leaving)
             .with("token", or_none(resource.token))
-            .with("last-used", time_or_none(resource.last_used_at_ms)),
+            .with("last-used", time_or_none(resource.last_used_at_ms))
+            .with("returns", time_or_none(resource.returns_at_ms))
+            .with("dirty", resource.dirty)
+            .with("reserved", resource.reserved.as_ref().map_or("none", |it| it.holder.as_str()))
+            .with("reserved-until", time_or_none(resource.reserved.as_ref().and_then(|it| it.deadline_ms))),
         None => Outcome::refused("unknown_resource"),
     }
 }
@@ -277,12 +295,22 @@ pub(crate) fn queue(waiters: &[v1::Waiter]) -> Outcome {
     let away = waiters.iter().filter(|waiter| waiter.position.is_none());
     Outcome::new("shown")
         .with_list("order", waiters.iter().map(|waiter| &waiter.holder))
+        .with_list("numbers", waiters.iter().map(|waiter| waiter.waiter))
         .with_list("away", away.map(|waiter| &waiter.holder))
         .with_list("also", waiters.first().map_or(&[][..], |first| &first.also).iter().map(wanted))
 }
 
 fn wanted(part: &v1::Part) -> String {
     format!("{}:{}", part.pool, part.units.map_or_else(|| "all".into(), |units| units.to_string()))
+}
+
+pub(crate) fn explained(explained: &v1::ExplainResponse) -> Outcome {
+    let waiters = explained.waiters.iter().filter_map(|it| it.waiter.as_ref());
+    let first = explained.waiters.first().map(|it| it.sentences.join("; "));
+    Outcome::new("shown")
+        .with("pool", explained.pool.join("; "))
+        .with_list("order", waiters.map(|waiter| &waiter.holder))
+        .with("why", or_none(first))
 }
 
 pub(crate) fn holds(holds: &[v1::Hold]) -> Outcome {

@@ -23,7 +23,7 @@ impl Load {
     pub(crate) fn acquire(&mut self, pool: &str, size: u32, wait: Wait) -> Option<Key> {
         let acquire = Acquire {
             pool: PoolPath::new(Namespace::default(), PoolName::parse(pool).expect("a name")),
-            demand: Demand { amount: Amount::Count(1), selector: None },
+            demand: Demand { amount: Amount::Count(1), selector: None, dirty: false },
             size: Some(size),
             lifetime: None,
             wait,

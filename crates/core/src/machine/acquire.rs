@@ -15,6 +15,7 @@ use crate::record::{Hold, RequestStage, Waiter};
 use crate::refusal::Refusal;
 use crate::reply::{Queued, Reply};
 use crate::sets;
+use crate::time::Timestamp;
 use crate::view::Place;
 
 impl Step<'_> {
@@ -61,14 +62,21 @@ impl Step<'_> {
         self.check_limits(namespace, usize::from(unknown.is_some()), 1, &lifetime)?;
 
         let id = WaiterId(self.state().counters.waiter_next);
-        let place = Place::new(acquire.priority, id);
+        let place = self.place_of_newcomer(pool, &acquire, id);
+        let holder = &acquire.holder.id;
         let served = if pool.queue.has_sets() {
-            let taken = sets::room(self.state(), pool, place, &acquire.demand, self.stamp.nonce);
+            let taken = sets::room(self.state(), pool, place, &acquire.demand, holder, self.stamp.nonce);
             taken.map(|taken| (place, taken))
         } else {
-            placement::next(pool, Some((place, &acquire.demand)), self.stamp.nonce)
+            placement::next(pool, Some((place, &acquire.demand, Some(holder))), self.stamp.nonce)
         };
         match served {
+            // It takes its turn before others who wait for theirs: that counts, and is counted when a waiter is served.
+            Some((first, taken)) if first == place && pool.turns.is_some() && !pool.queue.is_empty() => {
+                let waiter = self.waiter(acquire, lifetime, session, place, None);
+                self.emit(Event::Queued { id, waiter: Box::new(waiter) });
+                Ok(Reply::Granted(self.grant_to_waiter(id, taken)))
+            }
             Some((first, taken)) if first == place => {
                 let hold = Hold {
                     key: Key::from_nonce(self.stamp.nonce),
@@ -90,7 +98,7 @@ impl Step<'_> {
             }
             // Somebody in the queue fits, so the queue has not been served: that would be a bug.
             Some(_) => unreachable!("a waiter that fits is served before anybody else is heard"),
-            None => self.queue_or_refuse(acquire, lifetime, session, id),
+            None => self.queue_or_refuse(acquire, lifetime, session, place),
         }
     }
 
@@ -99,25 +107,47 @@ impl Step<'_> {
         acquire: Acquire,
         lifetime: Lifetime,
         session: Option<SessionId>,
-        id: WaiterId,
+        place: Place,
     ) -> Result<Reply, Refusal> {
+        let id = place.arrival();
         let pool = self.state().pools.get(&acquire.pool).expect("a new pool has room for what it was made for");
         let wait_deadline = match acquire.wait {
             Wait::Try if pool.condition != Condition::InService => {
                 return Err(Refusal::OutOfService { pool: acquire.pool, condition: pool.condition.clone() });
             }
             Wait::Try => {
-                let position = pool.queue.ahead_of(Place::new(acquire.priority, id)) + 1;
+                let position = pool.queue.ahead_of(place) + 1;
                 return Err(Refusal::Busy(Box::new(self.state().no_room(&acquire.pool, position, self.at()))));
             }
             Wait::For(ttl) => Some(self.at() + ttl),
             Wait::Forever => None,
         };
         self.check_queue_limits(pool, Some(&acquire.demand))?;
-        let waiter = Waiter {
+        let waiter = self.waiter(acquire, lifetime, session, place, wait_deadline);
+        self.check_deadlock(id, &waiter)?;
+        self.emit(Event::Queued { id, waiter: Box::new(waiter) });
+        Ok(Reply::Queued(self.queued(id)))
+    }
+
+    fn place_of_newcomer(&self, pool: &Pool, acquire: &Acquire, id: WaiterId) -> Place {
+        if Mistake::ForgetsTurns.is_made() {
+            return pool.queue.place_of_arrival(acquire.priority, id);
+        }
+        pool.place_of_newcomer(acquire.priority, &acquire.holder, &acquire.demand, id)
+    }
+
+    fn waiter(
+        &self,
+        acquire: Acquire,
+        lifetime: Lifetime,
+        session: Option<SessionId>,
+        place: Place,
+        deadline: Option<Timestamp>,
+    ) -> Waiter {
+        Waiter {
             key: Key::from_nonce(self.stamp.nonce),
             since: self.at(),
-            deadline: wait_deadline,
+            deadline,
             pool: acquire.pool,
             holder: acquire.holder,
             demand: acquire.demand,
@@ -127,10 +157,8 @@ impl Step<'_> {
             request: acquire.request,
             also: Box::default(),
             holds_on: acquire.holds_on,
-        };
-        self.check_deadlock(id, &waiter)?;
-        self.emit(Event::Queued { id, waiter: Box::new(waiter) });
-        Ok(Reply::Queued(self.queued(id)))
+            rank: place.is_ranked().then(|| place.rank()),
+        }
     }
 
     /// Refuses a wait that could never end.
@@ -239,6 +267,10 @@ impl Step<'_> {
         if self.state().holds.len() + holds > limits.holds_max {
             return Err(limit("holds_max", limits.holds_max));
         }
+        self.check_owner(namespace, lifetime)
+    }
+
+    pub(super) fn check_owner(&self, namespace: &Namespace, lifetime: &Lifetime) -> Result<(), Refusal> {
         if let Lifetime::Bound(owner) = lifetime
             && let Some(owned) = self.state().owners.get(&(namespace.clone(), owner.clone()))
             && owned.holds.len() + owned.waiters.len() >= HOLDS_PER_OWNER_MAX
@@ -279,14 +311,21 @@ pub(super) fn pool_on_first_use(
     lifetime: Option<&Lifetime>,
 ) -> Result<PoolSpec, Refusal> {
     // Resources cannot be guessed: a pool of them is declared.
-    if demand.selector.is_some() {
+    if demand.selector.is_some() || demand.dirty {
         return Err(Refusal::UnknownPool { pool: path.clone() });
     }
     let window = match lifetime {
         Some(Lifetime::Window(window)) => Some(*window),
         _ => None,
     };
-    Ok(PoolSpec { capacity: Capacity::Units(size.unwrap_or(1)), order: Order::Strict, window, declared: false })
+    Ok(PoolSpec {
+        capacity: Capacity::Units(size.unwrap_or(1)),
+        order: Order::Strict,
+        window,
+        declared: false,
+        cleaning: false,
+        fair: None,
+    })
 }
 
 pub(super) fn check_kind(path: &PoolPath, demand: &Demand, size: Option<u32>, pool: &Pool) -> Result<(), Refusal> {
@@ -295,6 +334,10 @@ pub(super) fn check_kind(path: &PoolPath, demand: &Demand, size: Option<u32>, po
             pool: path.clone(),
             why: "has anonymous units: a selector has nothing to choose from".into(),
         });
+    }
+    if demand.dirty && !matches!(&pool.kind, Kind::Resources(kept) if kept.cleaning) {
+        let why = "has nothing to be cleaned: it does not ask for cleaning".into();
+        return Err(Refusal::WrongKind { pool: path.clone(), why });
     }
     match size {
         Some(asked) if asked != pool.size() => {

@@ -6,6 +6,7 @@ use super::acquire::limit;
 use super::{Step, never_fits};
 use crate::command::*;
 use crate::event::{Event, WaitEnd};
+use crate::mutation::Mistake;
 use crate::names::*;
 use crate::pool::{Kind, Pool};
 use crate::refusal::Refusal;
@@ -33,6 +34,10 @@ impl Step<'_> {
         let same_kind = matches!(pool.kind, Kind::Units(_)) == matches!(spec.capacity, Capacity::Units(_));
         if !same_kind && !pool.holds.is_empty() {
             let why = "cannot change between units and resources while somebody holds it".into();
+            return Err(Refusal::WrongKind { pool: path.clone(), why });
+        }
+        if spec.fair.is_some() && pool.queue.has_sets() {
+            let why = "cannot serve its waiters in turn while a set waits for it, which has no turn".into();
             return Err(Refusal::WrongKind { pool: path.clone(), why });
         }
         // The holds there are were not granted for this window.
@@ -65,7 +70,7 @@ impl Step<'_> {
     }
 
     pub(super) fn set_condition(&mut self, set: SetCondition) -> Result<Reply, Refusal> {
-        let SetCondition { pool: path, resource, condition } = set;
+        let SetCondition { pool: path, resource, condition, lasts } = set;
         let Some(pool) = self.state().pools.get(&path) else {
             return Err(Refusal::UnknownPool { pool: path });
         };
@@ -77,7 +82,10 @@ impl Step<'_> {
         if pool.removing {
             return Err(Refusal::PoolRemoving { pool: path });
         }
-        self.emit(Event::ConditionSet { pool: path.clone(), resource, condition });
+        // What is in service has nothing to return from.
+        let lasts = lasts.filter(|_| condition != Condition::InService && !Mistake::NeverReturns.is_made());
+        let until = lasts.map(|lasts| self.at() + lasts);
+        self.emit(Event::ConditionSet { pool: path.clone(), resource, condition, until, automatic: false });
         self.neighbours_unserved(&path);
         self.serve(&path);
         Ok(Reply::Done)

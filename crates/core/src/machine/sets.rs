@@ -33,7 +33,9 @@ impl Step<'_> {
         let (lifetime, wanted) = self.check_set(&acquire, session.is_some())?;
         let id = WaiterId(self.state().counters.waiter_next);
         let place = Place::new(acquire.priority, id);
-        let room = |it: &Wanted| sets::room(self.state(), self.pool_of(it), place, &it.demand, self.stamp.nonce);
+        let room = |it: &Wanted| {
+            sets::room(self.state(), self.pool_of(it), place, &it.demand, &acquire.holder.id, self.stamp.nonce)
+        };
         let taken: Vec<_> = wanted.iter().map(room).collect();
         let deadline = match acquire.wait {
             _ if taken.iter().all(Option::is_some) => None,
@@ -67,6 +69,7 @@ impl Step<'_> {
             request: acquire.request,
             also: parts.into(),
             holds_on: acquire.holds_on,
+            rank: None,
         };
         if served.is_none() {
             self.check_deadlock(id, &waiter)?;
@@ -103,7 +106,15 @@ impl Step<'_> {
             wanted.push(Wanted { path: path.clone(), demand: demand.clone(), unknown, window: None });
         }
         for (it, size) in wanted.iter().zip(sizes) {
-            check_kind(&it.path, &it.demand, size, self.pool_of(it))?;
+            let pool = self.pool_of(it);
+            check_kind(&it.path, &it.demand, size, pool)?;
+            // Its place has to be the same in all its pools.
+            let why = match () {
+                () if pool.turns.is_some() => "serves its waiters in turn, and a set has no turn",
+                () if it.demand.dirty => "can be cleaned only by itself, not as part of a set",
+                () => continue,
+            };
+            return Err(Refusal::WrongKind { pool: it.path.clone(), why: why.into() });
         }
         for at in 0..wanted.len() {
             let window = self.pool_of(&wanted[at]).window;
@@ -156,7 +167,8 @@ impl Step<'_> {
         let waiter = &self.state().waiters[&id];
         let place = waiter.place(id);
         let lacks = |(path, demand): &(&PoolPath, &Demand)| {
-            sets::room(self.state(), &self.state().pools[*path], place, demand, self.stamp.nonce).is_none()
+            sets::room(self.state(), &self.state().pools[*path], place, demand, &waiter.holder.id, self.stamp.nonce)
+                .is_none()
         };
         let mut lacking: Vec<_> = waiter.parts().filter(lacks).map(|(path, _)| path).collect();
         // What is due at the same instant may have made room that nobody has been given yet.
@@ -184,7 +196,11 @@ impl Step<'_> {
             return ControlFlow::Break(());
         }
         match next {
-            Next::One(place, taken) => self.grant_to_waiter(place.arrival(), taken),
+            Next::One(place, taken) => {
+                let id = place.arrival();
+                let grant = self.grant_to_waiter(id, taken);
+                self.settled.push((id, Reply::Granted(grant)));
+            }
             Next::Set(place, taken) => {
                 let id = place.arrival();
                 let waiter = self.state().waiters[&id].clone();

@@ -60,13 +60,30 @@ fn every_command_makes_the_round_trip() {
         SetCondition:
             Command::SetCondition(SetCondition {
                 pool: pool(), resource: Some(resource().name), condition: Condition::Quarantined(note()),
+                lasts: Some(TTL_MIN),
             }),
-            Command::SetCondition(SetCondition { pool: pool(), resource: None, condition: Condition::InService });
+            Command::SetCondition(SetCondition {
+                pool: pool(), resource: None, condition: Condition::InService, lasts: None,
+            });
         RemovePool: Command::RemovePool { pool: pool() };
         Expire: Command::Expire;
         Restart: Command::Restart;
         Abandon: Command::Abandon { waiter: WaiterId(5), may_return: true };
         TakeBack: Command::TakeBack { token: Token(u64::MAX) };
+        Steal: Command::Steal(Steal {
+            pool: pool(), holder: holder().id.clone(), token: Token(7), to: holder(),
+            lifetime: Some(Lifetime::Kept), request: Some(request()), reason: note(),
+        });
+        MoveWaiter: Command::MoveWaiter(MoveWaiter {
+            pool: pool(), waiter: WaiterId(5), holder: holder().id.clone(), before: Some(WaiterId(4)), reason: note(),
+        });
+        Reserve: Command::Reserve(Reserve {
+            pool: pool(), resource: resource().name, holder: holder().id.clone(), lasts: Some(TTL_MAX),
+            instead_of: Some(holder().id.clone()), reason: note(),
+        });
+        Unreserve: Command::Unreserve(Unreserve {
+            pool: pool(), resource: resource().name, holder: holder().id.clone(), reason: note(),
+        });
     });
 }
 
@@ -144,6 +161,8 @@ fn every_refusal_makes_the_round_trip() {
             holders_total: 2,
             position: 1,
             free: 0,
+            dirty: 1,
+            reserved: vec![(resource().name, holder().id.clone())],
             also: Vec::new(),
         };
         Box::new(NoRoom { also: vec![room.clone()], ..room })
@@ -174,6 +193,7 @@ fn every_refusal_makes_the_round_trip() {
         NotRenewable: Refusal::NotRenewable { token: Token(7), why: "is kept".into(), advice: "nothing".into() };
         NotReleasable: Refusal::NotReleasable { token: Token(7), deadline: at(9) };
         MovedOn: Refusal::MovedOn { pool: pool(), expected: Token(7), now: vec![hold_view(), hold_view()] };
+        Changed: Refusal::Changed { pool: pool(), why: "nobody waits".into() };
     });
 }
 
@@ -193,6 +213,9 @@ fn every_query_and_every_view_makes_the_round_trip() {
         Sessions: Query::Sessions { namespace: namespace(), after: Some(SessionId(3)), limit: 1 };
         Owners: Query::Owners { after: Some((namespace(), owner())), limit: 1 };
         Stats: Query::Stats;
+        Explain:
+            Query::Explain { pool: pool(), who: Some(Whom::Request(request())), limit: 1 },
+            Query::Explain { pool: pool(), who: Some(Whom::Waiter(WaiterId(5))), limit: 1 };
     });
 
     let summary = PoolView {
@@ -207,6 +230,8 @@ fn every_query_and_every_view_makes_the_round_trip() {
         removing: false,
         declared: true,
         window: Some(LEASE_DEFAULT),
+        until: Some(at(9)),
+        dirty: 1,
     };
     let resources = vec![ResourceView {
         spec: resource(),
@@ -214,6 +239,9 @@ fn every_query_and_every_view_makes_the_round_trip() {
         leaving: true,
         hold: Some(Token(7)),
         last_used: Some(at(1)),
+        until: Some(at(9)),
+        dirty: true,
+        reserved: Some(Reservation { holder: holder().id.clone(), until: Some(at(9)), reason: note() }),
     }];
     let waiter = WaiterView {
         id: WaiterId(5),
@@ -236,6 +264,7 @@ fn every_query_and_every_view_makes_the_round_trip() {
         holds: 1,
         waiters: 1,
     };
+    let explained = WaiterExplained { waiter: waiter.clone(), sentences: vec!["why".into()] };
     round_trips!(View {
         Pools: View::Pools(Page { items: vec![summary.clone()], next: Some(name()) });
         Pool: View::Pool(Box::new(PoolDetail { summary, spec: named_pool(), resources }));
@@ -244,6 +273,7 @@ fn every_query_and_every_view_makes_the_round_trip() {
         Sessions: View::Sessions(Page { items: vec![session], next: None });
         Owners: View::Owners(Page { items: vec![(namespace(), owner())], next: None });
         Stats: View::Stats(Stats { pools: 1, holds: 2, waiters: 3, sessions: 4, seq: Seq(5) });
+        Explained: View::Explained(Box::new(Explanation { pool: vec!["it is".into()], waiters: vec![explained] }));
     });
 }
 
@@ -281,10 +311,26 @@ fn every_event_makes_the_round_trip() {
         SessionClosing: Event::SessionClosing { id: session, namespace: namespace(), holder: holder_id() };
         SessionEnded: Event::SessionEnded { id: session, namespace: namespace(), holder: holder_id() };
         PoolSet: Event::PoolSet { pool: pool(), spec: named_pool(), created: true };
-        ConditionSet: Event::ConditionSet { pool: pool(), resource: None, condition: Condition::InService };
+        ConditionSet: Event::ConditionSet {
+            pool: pool(), resource: None, condition: Condition::InService, until: Some(at(9)), automatic: true,
+        };
         PoolRemoving: Event::PoolRemoving { pool: pool() };
         PoolGone: Event::PoolGone { pool: pool() };
         Restarted: Event::Restarted;
+        Reserved: Event::Reserved {
+            pool: pool(), resource: resource().name, holder: holder_id(), until: Some(at(9)), reason: note(),
+        };
+        ReservationEnded:
+            Event::ReservationEnded {
+                pool: pool(), resource: resource().name, holder: holder_id(), how: ReservationEnd::Expired,
+            },
+            Event::ReservationEnded {
+                pool: pool(), resource: resource().name, holder: holder_id(), how: ReservationEnd::Cancelled(note()),
+            };
+        WaiterMoved: Event::WaiterMoved {
+            id, pool: pool(), holder: holder_id(), before: Some(WaiterId(4)), priority: Priority::default(),
+            rank: Rank { turn: -1, within: 3 }, reason: note(),
+        };
     });
 }
 
@@ -298,6 +344,7 @@ fn every_end_makes_the_round_trip() {
         Forced: HoldEnd::Forced(note());
         Withdrawn: HoldEnd::Withdrawn;
         Unreceived: HoldEnd::Unreceived;
+        Stolen: HoldEnd::Stolen { to: holder().id.clone(), reason: note() };
     });
     round_trips!(WaitEnd {
         TimedOut: WaitEnd::TimedOut;

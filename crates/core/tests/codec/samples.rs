@@ -22,7 +22,7 @@ pub(super) fn acquire() -> Acquire {
 
 pub(super) fn bare_acquire() -> Acquire {
     Acquire {
-        demand: Demand { amount: Amount::All, selector: None },
+        demand: Demand { amount: Amount::All, selector: None, dirty: false },
         size: None,
         lifetime: None,
         wait: Wait::Try,
@@ -50,6 +50,7 @@ pub(super) fn waiter() -> Waiter {
         request: Some(request()),
         also: Box::new([WaitedPart { pool: other_pool(), demand: demand(), window: Some(TTL_MIN) }]),
         holds_on: true,
+        rank: Some(Rank { turn: -4, within: 9 }),
     }
 }
 
@@ -58,7 +59,7 @@ pub(super) fn hold() -> Hold {
         pool: pool(),
         key: key(),
         holder: holder(),
-        taken: Taken { units: 1, resources: Box::new([resource().name]), all: true },
+        taken: Taken { units: 1, resources: Box::new([resource().name]), all: true, dirty: true },
         lifetime: Lifetime::Session(Some(LEASE_DEFAULT)),
         asked: at(1),
         since: at(2),
@@ -85,7 +86,7 @@ pub(super) fn hold_view() -> HoldView {
 }
 
 pub(super) fn held_part() -> HeldPart {
-    let taken = Taken { units: 5, resources: Box::default(), all: false };
+    let taken = Taken { units: 5, resources: Box::default(), all: false, dirty: false };
     HeldPart { pool: other_pool(), taken, until: Some(at(8)) }
 }
 
@@ -99,6 +100,8 @@ pub(super) fn named_pool() -> PoolSpec {
         order: Order::Backfill,
         window: Some(TTL_MIN),
         declared: true,
+        cleaning: true,
+        fair: Some(FairShare::parse("tenant", [("a", 3)]).unwrap()),
     }
 }
 
@@ -111,7 +114,7 @@ pub(super) fn resource() -> ResourceSpec {
 }
 
 pub(super) fn demand() -> Demand {
-    Demand { amount: Amount::Count(2), selector: Some(Selector::parse("gpu && mem >= 80").unwrap()) }
+    Demand { amount: Amount::Count(2), selector: Some(Selector::parse("gpu && mem >= 80").unwrap()), dirty: true }
 }
 
 pub(super) fn holder() -> Arc<Holder> {

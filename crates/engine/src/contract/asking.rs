@@ -9,7 +9,7 @@ use crate::{Acquiring, Calls, Engine, Failure, ReplyTo, answers};
 pub(super) fn request(pool: &str) -> Acquire {
     Acquire {
         pool: PoolPath::new(Namespace::default(), PoolName::parse(pool).expect("a pool name")),
-        demand: Demand { amount: Amount::Count(1), selector: None },
+        demand: Demand { amount: Amount::Count(1), selector: None, dirty: false },
         size: None,
         lifetime: None,
         wait: Wait::Try,

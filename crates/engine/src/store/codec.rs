@@ -161,6 +161,9 @@ pub(super) fn pool_row(pool: &Pool) -> stored::PoolRow {
         ordinal: resource.ordinal,
         used: resource.used,
         used_at_ms: resource.used_at.map(Timestamp::as_millis),
+        until_ms: resource.until.map(Timestamp::as_millis),
+        dirty: resource.dirty,
+        reserved: resource.reserved.as_deref().map(reservation),
     });
     stored::PoolRow {
         resources: resources.collect(),
@@ -170,6 +173,11 @@ pub(super) fn pool_row(pool: &Pool) -> stored::PoolRow {
         idle_since_ms: pool.idle_since().map(Timestamp::as_millis),
         ordinal_next: pool.next().ordinal,
         use_next: pool.next().used,
+        until_ms: pool.until().map(Timestamp::as_millis),
+        turns_served: pool
+            .turns_served()
+            .map(|(priority, turn)| stored::TurnServed { priority: priority.get().into(), turn })
+            .collect(),
     }
 }
 
@@ -187,6 +195,11 @@ pub(super) fn to_pool(row: stored::PoolRow) -> Result<Pool, Wrong> {
         resource.leaving = row.leaving;
         resource.used = number("a resource's use", row.used)?;
         resource.used_at = row.used_at_ms.map(Timestamp::from_millis);
+        resource.until = row.until_ms.map(Timestamp::from_millis);
+        resource.dirty = row.dirty;
+        if !row.leaving {
+            resource.reserved = row.reserved.map(|it| to_reservation(it).map(Box::new)).transpose()?;
+        }
         resources.push((spec.name, resource));
     }
     if matches!(spec.capacity, Capacity::Units(_)) && !resources.is_empty() {
@@ -196,7 +209,13 @@ pub(super) fn to_pool(row: stored::PoolRow) -> Result<Pool, Wrong> {
     let next =
         Next { ordinal: number("the next ordinal", row.ordinal_next)?, used: number("the next use", row.use_next)? };
     let idle_since = row.idle_since_ms.map(Timestamp::from_millis);
-    Ok(Pool::restore(&spec, condition, row.removing, idle_since, resources, next))
+    let mut pool = Pool::restore(&spec, condition, row.removing, idle_since, resources, next);
+    pool.restore_until(row.until_ms.map(Timestamp::from_millis));
+    for served in row.turns_served {
+        let priority = Priority::parse(served.priority.into()).map_err(wrong)?;
+        pool.restore_turn_served(priority, to_turn(served.turn)?);
+    }
+    Ok(pool)
 }
 
 pub(super) fn session_row(session: &Session) -> stored::SessionRow {

@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use tenure_core::{
-    Capacity, Counters, Event, Hold, Lifetime, PoolPath, Seq, SessionId, State, Timestamp, Ttl, Waiter, WaiterId,
+    Capacity, Counters, Event, Hold, Lifetime, PoolPath, ResourceName, Seq, SessionId, State, Timestamp, Ttl, Waiter,
+    WaiterId,
 };
 
 use super::codec::{self, NUMBER_MAX, Watermark, Wrong};
@@ -202,10 +203,14 @@ fn check_event(state: &State, at: Timestamp, event: &Event) -> Result<(), Wrong>
             _ => Ok(()),
         },
         Event::ConditionSet { pool, resource: None, .. } | Event::PoolRemoving { pool } => pool_there(state, pool),
-        Event::ConditionSet { pool: path, resource: Some(name), .. } => {
-            let known = state.pool(path).is_some_and(|pool| pool.resource(name).is_some());
-            if known { Ok(()) } else { Err(format!("pool {path:?} has no resource {name}")) }
+        Event::ConditionSet { pool: path, resource: Some(name), .. } => resource_there(state, path, name),
+        Event::Reserved { pool: path, resource: name, .. }
+        | Event::ReservationEnded { pool: path, resource: name, .. } => {
+            resource_there(state, path, name)?;
+            let leaving = state.pool(path).and_then(|pool| pool.resource(name)).is_some_and(|(_, it)| it.leaving);
+            if leaving { Err(format!("resource {name} of pool {path:?} is leaving")) } else { Ok(()) }
         }
+        Event::WaiterMoved { id, .. } => waiter_there(state, *id),
         Event::PoolGone { pool: path } => match state.pool(path) {
             Some(pool) if pool.has_holds() || pool.has_waiters() => {
                 Err(format!("pool {path:?} goes while it is in use"))
@@ -261,6 +266,11 @@ fn each_once<'a>(paths: impl Iterator<Item = &'a PoolPath>) -> Result<(), Wrong>
 
 fn pool_there(state: &State, path: &PoolPath) -> Result<(), Wrong> {
     state.pool(path).map(|_| ()).ok_or_else(|| format!("there is no pool {path:?}"))
+}
+
+fn resource_there(state: &State, path: &PoolPath, name: &ResourceName) -> Result<(), Wrong> {
+    let known = state.pool(path).is_some_and(|pool| pool.resource(name).is_some());
+    if known { Ok(()) } else { Err(format!("pool {path:?} has no resource {name}")) }
 }
 
 fn session_there(state: &State, id: SessionId) -> Result<(), Wrong> {

@@ -140,6 +140,11 @@ impl Rows {
             Event::WaiterAway { id, .. } | Event::WaiterBack { id, .. } => {
                 self.waiters.insert(*id);
             }
+            // The turns of the pool too.
+            Event::WaiterMoved { id, pool, .. } => {
+                self.waiters.insert(*id);
+                self.pool_changed(pool);
+            }
             // Ended requests are counted by the state.
             Event::RequestWithdrawn { .. } => {}
             Event::SessionOpened { id, .. }
@@ -161,6 +166,8 @@ impl Rows {
             }
             Event::PoolSet { pool, created: false, .. }
             | Event::ConditionSet { pool, .. }
+            | Event::Reserved { pool, .. }
+            | Event::ReservationEnded { pool, .. }
             | Event::PoolRemoving { pool } => self.pool_changed(pool),
             Event::PoolGone { pool } => {
                 if self.pools.get(pool) == Some(&false) {

@@ -46,7 +46,7 @@ fn a_hold_that_ended_before_the_rows_were_written_never_becomes_one() {
     for _ in 0..100 {
         let acquire = Acquire {
             pool: pool.clone(),
-            demand: Demand { amount: Amount::Count(1), selector: None },
+            demand: Demand { amount: Amount::Count(1), selector: None, dirty: false },
             lifetime: None,
             session: None,
             request: None,

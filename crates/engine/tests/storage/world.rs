@@ -246,7 +246,8 @@ impl World {
                     1 => Condition::Quarantined(Note::parse("smells").expect("valid")),
                     _ => Condition::InService,
                 };
-                Command::SetCondition(SetCondition { pool: self.pool(), resource, condition })
+                let lasts = self.random.one_in(3).then(|| Ttl::from_millis(1 + self.random.next() % 5_000));
+                Command::SetCondition(SetCondition { pool: self.pool(), resource, condition, lasts })
             }
             94 => Command::RemovePool { pool: self.pool() },
             95 | 96 => match self.random.pick(&self.waiters) {
@@ -298,6 +299,7 @@ impl World {
                     .random
                     .one_in(5)
                     .then(|| Selector::parse(selector[self.random.below(selector.len())]).expect("valid")),
+                dirty: self.random.one_in(8),
             },
             size: None,
             lifetime: match self.random.below(6) {
@@ -376,6 +378,8 @@ impl World {
             order: if self.random.one_in(2) { Order::Strict } else { Order::Backfill },
             window: self.random.one_in(6).then(|| Ttl::from_millis(1 + self.random.next() % 10_000)),
             declared: !self.random.one_in(4),
+            cleaning: self.random.one_in(3),
+            fair: None,
         }
     }
 }

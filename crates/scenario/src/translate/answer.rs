@@ -83,9 +83,10 @@ pub fn refused(refusal: &Refusal) -> Outcome {
         Refusal::RequestEnded { token, .. } => {
             outcome.with("token", token.map_or_else(|| "none".into(), |token| token.0.to_string()))
         }
-        Refusal::UnknownPool { pool } | Refusal::WrongKind { pool, .. } | Refusal::PoolRemoving { pool } => {
-            outcome.with("pool", pool.name())
-        }
+        Refusal::UnknownPool { pool }
+        | Refusal::WrongKind { pool, .. }
+        | Refusal::PoolRemoving { pool }
+        | Refusal::Changed { pool, .. } => outcome.with("pool", pool.name()),
         Refusal::UnknownResource { pool, resource } => outcome.with("pool", pool.name()).with("resource", resource),
         Refusal::SizeMismatch { pool, size, .. } => outcome.with("pool", pool.name()).with("size", size),
         Refusal::WindowMismatch { pool, window } => outcome
@@ -103,6 +104,8 @@ pub fn refused(refusal: &Refusal) -> Outcome {
             .with("holders-total", room.holders_total)
             .with("position", room.position)
             .with("free", room.free)
+            .with("dirty", room.dirty)
+            .with_list("reserved", room.reserved.iter().map(|(resource, holder)| format!("{resource}:{holder}")))
             .with_list("also", room.also.iter().map(|room| room.pool.name())),
         Refusal::NotRenewable { token, .. } => outcome.with("token", token.0),
         Refusal::NotReleasable { token, deadline } => outcome.with("token", token.0).with("until", time(*deadline)),
@@ -145,7 +148,11 @@ pub fn view(action: &Action, view: &View) -> Outcome {
                 Some(resource) => with_condition(outcome, &resource.condition)
                     .with("leaving", resource.leaving)
                     .with("token", resource.hold.map_or_else(|| "none".into(), |token| token.0.to_string()))
-                    .with("last-used", time_or_none(resource.last_used)),
+                    .with("last-used", time_or_none(resource.last_used))
+                    .with("returns", time_or_none(resource.until))
+                    .with("dirty", resource.dirty)
+                    .with("reserved", resource.reserved.as_ref().map_or("none", |it| it.holder.as_str()))
+                    .with("reserved-until", time_or_none(resource.reserved.as_ref().and_then(|it| it.until))),
                 None => Outcome::refused("unknown_resource"),
             }
         }
@@ -157,6 +164,7 @@ pub fn view(action: &Action, view: &View) -> Outcome {
             let also = page.items.first().map_or(&[][..], |first| &first.also);
             outcome
                 .with_list("order", page.items.iter().map(|waiter| &waiter.holder.id))
+                .with_list("numbers", page.items.iter().map(|waiter| waiter.id.0))
                 .with_list("away", away.map(|waiter| &waiter.holder.id))
                 .with_list("also", also.iter().map(|(pool, demand)| wanted(pool, demand)))
         }
@@ -172,6 +180,13 @@ pub fn view(action: &Action, view: &View) -> Outcome {
                     .with("waiters", first.waiters),
                 None => outcome,
             }
+        }
+        (View::Explained(explained), _) => {
+            let first = explained.waiters.first().map(|it| it.sentences.join("; "));
+            outcome
+                .with("pool", explained.pool.join("; "))
+                .with_list("order", explained.waiters.iter().map(|it| &it.waiter.holder.id))
+                .with("why", first.unwrap_or_else(|| "none".into()))
         }
         (View::Owners(_) | View::Stats(_), _) => outcome,
     }
@@ -190,7 +205,11 @@ fn with_pool(outcome: Outcome, detail: &PoolDetail) -> Outcome {
         .with("declared", summary.declared)
         .with("window", summary.window.map_or_else(|| "none".into(), |window| duration_text(window.as_millis())))
         .with("order", if detail.spec.order == Order::Backfill { "backfill" } else { "strict" })
-        .with_list("leaving", leaving.map(|resource| &resource.spec.name));
+        .with_list("leaving", leaving.map(|resource| &resource.spec.name))
+        .with("returns", time_or_none(summary.until))
+        .with("dirty", summary.dirty)
+        .with("cleaning", detail.spec.cleaning)
+        .with("fair", detail.spec.fair.as_ref().map_or("none", |share| share.by()));
     match &detail.spec.capacity {
         Capacity::Units(_) => outcome,
         Capacity::Resources { placement, resources } => {
@@ -231,7 +250,11 @@ pub fn history<'a>(events: impl IntoIterator<Item = &'a Event>) -> Outcome {
     let mut note = "none";
     for event in events {
         names.push(event_name(event));
-        if let Event::Ended { how: HoldEnd::Forced(reason), .. } = event {
+        if let Event::Ended { how: HoldEnd::Forced(reason) | HoldEnd::Stolen { reason, .. }, .. }
+        | Event::Reserved { reason, .. }
+        | Event::ReservationEnded { how: ReservationEnd::Cancelled(reason), .. }
+        | Event::WaiterMoved { reason, .. } = event
+        {
             note = reason.as_str();
         }
     }
@@ -251,6 +274,7 @@ fn event_name(event: &Event) -> &'static str {
             HoldEnd::Forced(_) => "ended:forced",
             HoldEnd::Withdrawn => "ended:withdrawn",
             HoldEnd::Unreceived => "ended:unreceived",
+            HoldEnd::Stolen { .. } => "ended:stolen",
         },
         Event::WaitEnded { how, .. } => match how {
             WaitEnd::TimedOut => "wait_ended:timed_out",
@@ -275,5 +299,9 @@ fn event_name(event: &Event) -> &'static str {
         Event::PoolRemoving { .. } => "pool_removing",
         Event::PoolGone { .. } => "pool_gone",
         Event::Restarted => "restarted",
+        Event::Reserved { .. } => "reserved",
+        Event::ReservationEnded { how: ReservationEnd::Expired, .. } => "reservation_ended:expired",
+        Event::ReservationEnded { how: ReservationEnd::Cancelled(_), .. } => "reservation_ended:cancelled",
+        Event::WaiterMoved { .. } => "waiter_moved",
     }
 }

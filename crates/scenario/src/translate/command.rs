@@ -78,8 +78,39 @@ pub fn command(
                 action::Condition::Drained(note) => Condition::Drained(note.as_deref().map(Note::parse).transpose()?),
                 action::Condition::Quarantined(note) => Condition::Quarantined(Note::parse(note)?),
             },
+            lasts: set.lasts.map(|lasts| Ttl::parse("lasts_ms", lasts)).transpose()?,
         }),
         Action::RemovePool(pool) => Command::RemovePool { pool: path(pool)? },
+        Action::Steal(steal) => Command::Steal(Steal {
+            pool: path(&steal.pool)?,
+            holder: HolderId::parse(&steal.holder)?,
+            token: Token(steal.token),
+            to: Arc::new(Holder::parse(&steal.to, [])?),
+            lifetime: steal.lifetime.as_ref().map(lifetime).transpose()?,
+            request: steal.request.as_deref().map(RequestId::parse).transpose()?,
+            reason: Note::parse(&steal.reason)?,
+        }),
+        Action::MoveWaiter(to) => Command::MoveWaiter(MoveWaiter {
+            pool: path(&to.pool)?,
+            waiter: WaiterId(to.waiter),
+            holder: HolderId::parse(&to.holder)?,
+            before: to.before.map(WaiterId),
+            reason: Note::parse(&to.reason)?,
+        }),
+        Action::Reserve(reserve) => Command::Reserve(Reserve {
+            pool: path(&reserve.pool)?,
+            resource: ResourceName::parse(&reserve.resource)?,
+            holder: HolderId::parse(&reserve.holder)?,
+            lasts: reserve.lasts.map(|lasts| Ttl::parse("lasts_ms", lasts)).transpose()?,
+            instead_of: reserve.instead_of.as_deref().map(HolderId::parse).transpose()?,
+            reason: Note::parse(&reserve.reason)?,
+        }),
+        Action::Unreserve(unreserve) => Command::Unreserve(Unreserve {
+            pool: path(&unreserve.pool)?,
+            resource: ResourceName::parse(&unreserve.resource)?,
+            holder: HolderId::parse(&unreserve.holder)?,
+            reason: Note::parse(&unreserve.reason)?,
+        }),
         Action::HangUp
         | Action::StopListening
         | Action::Show { .. }
@@ -88,6 +119,7 @@ pub fn command(
         | Action::List { .. }
         | Action::Sessions { .. }
         | Action::History { .. }
+        | Action::Explain { .. }
         | Action::Restart
         | Action::Stop
         | Action::Start
@@ -114,6 +146,11 @@ pub fn query(action: &Action) -> Result<Option<Query>, Invalid> {
         Action::Sessions { namespace } => {
             Query::Sessions { namespace: Namespace::parse(namespace)?, after: None, limit }
         }
+        Action::Explain { pool, request, waiter } => {
+            let request = request.as_deref().map(RequestId::parse).transpose()?.map(Whom::Request);
+            let who = request.or_else(|| waiter.map(|id| Whom::Waiter(WaiterId(id))));
+            Query::Explain { pool: path(pool)?, who, limit: EXPLAINED_MAX }
+        }
         _ => return Ok(None),
     }))
 }
@@ -136,7 +173,10 @@ fn acquire(acquire: &action::Acquire, session: Option<&OwnSession>) -> Result<Ac
         also: Part::parse_all(&pool, also)?,
         holds_on: acquire.holds_on,
         pool,
-        demand: demand(acquire.amount, acquire.select.as_deref(), acquire.resource.as_deref())?,
+        demand: Demand {
+            dirty: acquire.dirty,
+            ..demand(acquire.amount, acquire.select.as_deref(), acquire.resource.as_deref())?
+        },
         size: acquire.size,
         lifetime: acquire.lifetime.as_ref().map(lifetime).transpose()?,
         wait: match acquire.wait {
@@ -145,7 +185,10 @@ fn acquire(acquire: &action::Acquire, session: Option<&OwnSession>) -> Result<Ac
             action::Wait::Forever => Wait::Forever,
         },
         priority: Priority::parse(acquire.priority)?,
-        holder: Arc::new(Holder::parse(&acquire.holder, [])?),
+        holder: Arc::new(Holder::parse(
+            &acquire.holder,
+            acquire.meta.iter().map(|(name, value)| (name.as_str(), value.as_str())),
+        )?),
         session: match acquire.session {
             InSession::No => None,
             InSession::Own => Some(session.expect("the actor of a scenario has opened a session").opened.key),
@@ -166,7 +209,7 @@ fn demand(amount: action::Amount, select: Option<&str>, resource: Option<&str>) 
         action::Amount::Count(0) => return Err(Invalid::new("units", "is 0; the least is 1")),
         action::Amount::Count(count) => Amount::Count(count),
     };
-    Ok(Demand { amount, selector })
+    Ok(Demand { amount, selector, dirty: false })
 }
 
 fn lifetime(lifetime: &action::Lifetime) -> Result<Lifetime, Invalid> {
@@ -198,7 +241,13 @@ fn spec(set: &action::SetPool) -> Result<PoolSpec, Invalid> {
         order: if set.backfill { Order::Backfill } else { Order::Strict },
         window: set.window.map(|window| Ttl::parse("window", window)).transpose()?,
         declared: true,
+        cleaning: set.cleaning,
+        fair: set.fair.as_ref().map(fair).transpose()?,
     })
+}
+
+fn fair(fair: &action::Fair) -> Result<FairShare, Invalid> {
+    FairShare::parse(&fair.by, fair.weights.iter().map(|(group, weight)| (group.as_str(), *weight)))
 }
 
 fn resource(resource: &action::Resource) -> Result<ResourceSpec, Invalid> {

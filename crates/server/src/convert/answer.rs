@@ -107,27 +107,43 @@ pub(crate) fn pools(page: &Page<PoolView, PoolName>) -> v1::ListPoolsResponse {
 }
 
 pub(crate) fn queue(page: &Page<WaiterView, Place>) -> v1::ListQueueResponse {
-    let waiter = |view: &WaiterView| {
-        let Wanted { units, all, select } = wanted(&view.demand);
-        v1::Waiter {
-            waiter: view.id.0,
-            position: view.position.map(|position| position as u64),
-            holder: view.holder.id.to_string(),
-            meta: owned(view.holder.meta()),
-            units,
-            all,
-            select,
-            priority: view.place.priority().get().into(),
-            since_ms: view.since.as_millis(),
-            deadline_ms: view.deadline.map(Timestamp::as_millis),
-            session: view.session.map(|session| session.0),
-            also: view.also.iter().map(|(pool, demand)| wanted_part(pool, demand)).collect(),
-        }
-    };
-    v1::ListQueueResponse {
-        waiters: page.items.iter().map(waiter).collect(),
-        next: page.next.map(|place| format!("{}.{}", place.priority().get(), place.arrival().0)),
+    v1::ListQueueResponse { waiters: page.items.iter().map(waiter).collect(), next: page.next.as_ref().map(place) }
+}
+
+fn waiter(view: &WaiterView) -> v1::Waiter {
+    let Wanted { units, all, select } = wanted(&view.demand);
+    v1::Waiter {
+        waiter: view.id.0,
+        position: view.position.map(|position| position as u64),
+        holder: view.holder.id.to_string(),
+        meta: owned(view.holder.meta()),
+        units,
+        all,
+        select,
+        priority: view.place.priority().get().into(),
+        since_ms: view.since.as_millis(),
+        deadline_ms: view.deadline.map(Timestamp::as_millis),
+        session: view.session.map(|session| session.0),
+        dirty: view.demand.dirty,
+        also: view.also.iter().map(|(pool, demand)| wanted_part(pool, demand)).collect(),
     }
+}
+
+/// Where a listing goes on, as [`super::list_queue`] reads it.
+fn place(place: &Place) -> String {
+    let (priority, arrival) = (place.priority().get(), place.arrival().0);
+    match place.is_ranked() {
+        false => format!("{priority}.{arrival}"),
+        true => format!("{priority}.{arrival}.{}.{}", place.rank().turn, place.rank().within),
+    }
+}
+
+pub(crate) fn explained(explanation: &Explanation) -> v1::ExplainResponse {
+    let explained = |it: &WaiterExplained| v1::WaiterExplained {
+        waiter: Some(waiter(&it.waiter)),
+        sentences: it.sentences.clone(),
+    };
+    v1::ExplainResponse { pool: explanation.pool.clone(), waiters: explanation.waiters.iter().map(explained).collect() }
 }
 
 pub(crate) fn sessions(page: &Page<SessionView, SessionId>) -> v1::ListSessionsResponse {

@@ -29,8 +29,13 @@ pub(crate) fn event(recorded: &Recorded) -> v1::Event {
             ..told
         },
         Event::Ended { token, session, since, how, also, .. } => {
+            let to = match how {
+                HoldEnd::Stolen { to, .. } => Some(to.to_string()),
+                _ => None,
+            };
             let (how, note) = hold_end(how);
             v1::Event {
+                to,
                 token: Some(token.0),
                 session: session.map(|session| session.0),
                 since_ms: Some(since.as_millis()),
@@ -60,9 +65,33 @@ pub(crate) fn event(recorded: &Recorded) -> v1::Event {
         Event::PoolSet { spec: set, created, .. } => {
             v1::Event { spec: Some(spec(set)), created: Some(*created), ..told }
         }
-        Event::ConditionSet { resource, condition: set, .. } => {
-            v1::Event { resource: resource.as_ref().map(ToString::to_string), condition: Some(condition(set)), ..told }
+        Event::ConditionSet { resource, condition: set, until, automatic, .. } => v1::Event {
+            resource: resource.as_ref().map(ToString::to_string),
+            condition: Some(condition(set)),
+            deadline_ms: until.map(Timestamp::as_millis),
+            automatic: automatic.then_some(true),
+            ..told
+        },
+        Event::Reserved { resource, until, reason, .. } => v1::Event {
+            resource: Some(resource.to_string()),
+            deadline_ms: until.map(Timestamp::as_millis),
+            note: Some(reason.to_string()),
+            ..told
+        },
+        Event::ReservationEnded { resource, how, .. } => {
+            let (how, note) = match how {
+                ReservationEnd::Cancelled(reason) => (v1::How::Cancelled, Some(reason.to_string())),
+                ReservationEnd::Expired => (v1::How::Expired, None),
+            };
+            v1::Event { resource: Some(resource.to_string()), how: how.into(), note, ..told }
         }
+        Event::WaiterMoved { id, before, priority, reason, .. } => v1::Event {
+            waiter: Some(id.0),
+            before: before.map(|id| id.0),
+            priority: Some(priority.get().into()),
+            note: Some(reason.to_string()),
+            ..told
+        },
         Event::RequestWithdrawn { .. } | Event::PoolRemoving { .. } | Event::PoolGone { .. } | Event::Restarted => told,
     }
 }
@@ -79,6 +108,7 @@ fn queued(id: WaiterId, waiter: &Waiter, told: v1::Event) -> v1::Event {
         meta: owned(waiter.holder.meta()),
         units,
         all: all.then_some(true),
+        dirty: waiter.demand.dirty.then_some(true),
         select,
         lifetime,
         ttl_ms,
@@ -99,6 +129,7 @@ fn granted(token: Token, hold: &Hold, waiter: Option<WaiterId>, told: v1::Event)
         since_ms: waiter.map(|_| hold.asked.as_millis()),
         meta: owned(hold.holder.meta()),
         units: Some(hold.taken.units),
+        dirty: hold.taken.dirty.then_some(true),
         resources: hold.taken.resources.iter().map(ToString::to_string).collect(),
         lifetime,
         ttl_ms,
@@ -131,6 +162,9 @@ fn kind(event: &Event) -> v1::EventKind {
         Event::PoolRemoving { .. } => v1::EventKind::PoolRemoving,
         Event::PoolGone { .. } => v1::EventKind::PoolGone,
         Event::Restarted => v1::EventKind::Restarted,
+        Event::Reserved { .. } => v1::EventKind::Reserved,
+        Event::ReservationEnded { .. } => v1::EventKind::ReservationEnded,
+        Event::WaiterMoved { .. } => v1::EventKind::WaiterMoved,
     }
 }
 
@@ -143,6 +177,7 @@ pub(super) fn hold_end(how: &HoldEnd) -> (v1::How, Option<String>) {
         HoldEnd::Forced(reason) => return (v1::How::Forced, Some(reason.to_string())),
         HoldEnd::Withdrawn => v1::How::Withdrawn,
         HoldEnd::Unreceived => v1::How::Unreceived,
+        HoldEnd::Stolen { reason, .. } => return (v1::How::Stolen, Some(reason.to_string())),
     };
     (told, None)
 }

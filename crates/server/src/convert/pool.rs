@@ -21,6 +21,12 @@ pub(crate) fn set_condition(request: v1::SetConditionRequest) -> Result<Command,
     Ok(Command::SetCondition(SetCondition {
         pool: path(&request.namespace, &request.pool, &Caller::default())?,
         resource: request.resource.map(|text| ResourceName::parse(&text).in_field("resource")).transpose()?,
+        lasts: match (request.lasts_ms, condition.state()) {
+            (Some(_), v1::ConditionState::InService) => {
+                return Err(Error::invalid("lasts_ms", "what is in service does not return"));
+            }
+            (lasts, _) => lasts.map(|millis| ttl("lasts_ms", millis)).transpose()?,
+        },
         condition: parse_condition(condition)?,
     }))
 }
@@ -53,7 +59,14 @@ fn parse_spec(spec: v1::PoolSpec) -> Result<PoolSpec, Error> {
         Err(_) => return Err(Error::invalid("order", format!("order {} is unknown", spec.order))),
     };
     let window = spec.window_ms.map(|millis| ttl("window_ms", millis)).transpose()?;
-    Ok(PoolSpec { capacity, order, window, declared: true })
+    let fair = spec.fair.map(|fair| {
+        let weights = fair.weights.iter().map(|(group, weight)| (group.as_str(), *weight));
+        FairShare::parse(&fair.by, weights).in_field("fair")
+    });
+    if spec.cleaning && matches!(capacity, Capacity::Units(_)) {
+        return Err(Error::invalid("cleaning", "units are all alike: only resources are cleaned"));
+    }
+    Ok(PoolSpec { capacity, order, window, declared: true, cleaning: spec.cleaning, fair: fair.transpose()? })
 }
 
 fn parse_placement(spec: &v1::PoolSpec) -> Result<Placement, Error> {
@@ -117,6 +130,11 @@ pub(crate) fn spec(spec: &PoolSpec) -> v1::PoolSpec {
         }
         .into(),
         window_ms: spec.window.map(Ttl::as_millis),
+        cleaning: spec.cleaning,
+        fair: spec.fair.as_ref().map(|share| v1::FairShare {
+            by: share.by().to_owned(),
+            weights: share.weights().map(|(group, weight)| (group.to_owned(), weight)).collect(),
+        }),
         ..v1::PoolSpec::default()
     };
     match &spec.capacity {
@@ -166,6 +184,8 @@ pub(crate) fn summary(view: &PoolView) -> v1::Pool {
         removing: view.removing,
         declared: view.declared,
         window_ms: view.window.map(Ttl::as_millis),
+        returns_at_ms: view.until.map(Timestamp::as_millis),
+        dirty: view.dirty,
     }
 }
 
@@ -176,6 +196,13 @@ pub(crate) fn pool_detail(detail: &PoolDetail) -> v1::PoolDetail {
         leaving: view.leaving,
         token: view.hold.map(|token| token.0),
         last_used_at_ms: view.last_used.map(Timestamp::as_millis),
+        returns_at_ms: view.until.map(Timestamp::as_millis),
+        dirty: view.dirty,
+        reserved: view.reserved.as_ref().map(|reserved| v1::Reservation {
+            holder: reserved.holder.to_string(),
+            deadline_ms: reserved.until.map(Timestamp::as_millis),
+            reason: reserved.reason.to_string(),
+        }),
     };
     v1::PoolDetail {
         summary: Some(summary(&detail.summary)),

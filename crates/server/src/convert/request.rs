@@ -47,7 +47,7 @@ pub(crate) fn acquire(request: v1::AcquireRequest, caller: &Caller) -> Result<Ac
         also: also(&pool, request.also)?,
         holds_on: request.holds_on,
         pool,
-        demand: demand(request.units, request.all, request.select.as_deref())?,
+        demand: Demand { dirty: request.dirty, ..demand(request.units, request.all, request.select.as_deref())? },
         size: request.size.map(|size| at_least_one("size", size)).transpose()?,
         lifetime,
         wait,
@@ -83,14 +83,18 @@ fn demand(units: Option<u32>, all: bool, select: Option<&str>) -> Result<Demand,
     let selector = select.map(|text| {
         Selector::parse(text).map_err(|error| Error::invalid("select", format!("the selector cannot be read {error}")))
     });
-    Ok(Demand { amount, selector: selector.transpose()? })
+    Ok(Demand { amount, selector: selector.transpose()?, dirty: false })
 }
 
 fn lifetime(request: &v1::AcquireRequest) -> Result<Option<Lifetime>, Error> {
-    let kind = v1::Lifetime::try_from(request.lifetime)
-        .map_err(|_| Error::invalid("lifetime", format!("lifetime {} is unknown", request.lifetime)))?;
-    let given = request.ttl_ms.map(|millis| ttl("ttl_ms", millis)).transpose()?;
-    let owner = request.owner.as_deref().map(|text| OwnerId::parse(text).in_field("owner")).transpose()?;
+    lifetime_of(request.lifetime, request.ttl_ms, request.owner.as_deref())
+}
+
+pub(super) fn lifetime_of(lifetime: i32, ttl_ms: Option<u64>, owner: Option<&str>) -> Result<Option<Lifetime>, Error> {
+    let kind = v1::Lifetime::try_from(lifetime)
+        .map_err(|_| Error::invalid("lifetime", format!("lifetime {lifetime} is unknown")))?;
+    let given = ttl_ms.map(|millis| ttl("ttl_ms", millis)).transpose()?;
+    let owner = owner.map(|text| OwnerId::parse(text).in_field("owner")).transpose()?;
     let word = |kind: v1::Lifetime| kind.as_str_name().trim_start_matches("LIFETIME_").to_lowercase();
     if owner.is_some() && !matches!(kind, v1::Lifetime::Unspecified | v1::Lifetime::Bound) {
         return Err(Error::invalid("owner", format!("a hold that is {} has no owner", word(kind))));
@@ -277,7 +281,7 @@ fn holder_id(text: Option<&str>) -> Result<Option<HolderId>, Error> {
     text.map(|text| HolderId::parse(text).in_field("holder")).transpose()
 }
 
-fn holder(id: &str, meta: &BTreeMap<String, String>) -> Result<Arc<Holder>, Error> {
+pub(super) fn holder(id: &str, meta: &BTreeMap<String, String>) -> Result<Arc<Holder>, Error> {
     HolderId::parse(id).in_field("holder")?;
     let meta = meta.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     Ok(Arc::new(Holder::parse(id, meta).in_field("meta")?))
@@ -313,9 +317,19 @@ fn number(text: &str) -> Result<u64, Error> {
 }
 
 fn place(text: &str) -> Result<Place, Error> {
-    let (priority, arrival) = text.split_once('.').ok_or_else(bad_cursor)?;
+    let parts: Vec<_> = text.split('.').collect();
+    let (priority, arrival, rank) = match parts[..] {
+        [priority, arrival] => (priority, arrival, None),
+        [priority, arrival, turn, within] => {
+            let turn = turn.parse().map_err(|_| bad_cursor())?;
+            let within = within.parse().map_err(|_| bad_cursor())?;
+            (priority, arrival, Some(Rank { turn, within }))
+        }
+        _ => return Err(bad_cursor()),
+    };
     let priority = priority.parse().ok().and_then(|number| Priority::parse(number).ok()).ok_or_else(bad_cursor)?;
-    Ok(Place::new(priority, WaiterId(number(arrival)?)))
+    let arrival = WaiterId(number(arrival)?);
+    Ok(rank.map_or_else(|| Place::new(priority, arrival), |rank| Place::ranked(priority, rank, arrival)))
 }
 
 fn bad_cursor() -> Error {

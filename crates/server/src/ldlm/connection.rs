@@ -301,7 +301,7 @@ mod tests {
     fn acquire(name: &str, ttl: u64, session: Key) -> Acquire {
         Acquire {
             pool: path(name),
-            demand: Demand { amount: Amount::Count(1), selector: None },
+            demand: Demand { amount: Amount::Count(1), selector: None, dirty: false },
             size: Some(LOSSES),
             lifetime: Some(Lifetime::Session(Some(Ttl::from_millis(ttl)))),
             wait: Wait::Try,

@@ -273,7 +273,7 @@ mod tests {
             let engine = Storage::default().start_engine().unwrap();
             let acquiring = engine.acquire(Acquire {
                 pool: PoolPath::new(Namespace::default(), PoolName::parse("x").unwrap()),
-                demand: Demand { amount: Amount::Count(1), selector: None },
+                demand: Demand { amount: Amount::Count(1), selector: None, dirty: false },
                 size: None,
                 lifetime: Some(Lifetime::Kept),
                 wait: Wait::Try,

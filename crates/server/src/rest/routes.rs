@@ -102,6 +102,17 @@ pub(super) fn table() -> Vec<Route> {
         parameters(Get, "/pools/{pool}/queue", "list_queue", "List who waits for a pool, the next to be served first",
             |service, request| async move { service.list_queue(request).await }),
 
+        parameters(Get, "/pools/{pool}/explain", "explain", "Say why those in a queue wait, and what would let them in",
+            |service, request| async move { service.explain(request).await }),
+        body(Post, "/steal", "steal", "Give somebody's hold to somebody else as an operator, if the holder still has it",
+            |service, request| async move { service.steal(request).await }),
+        body(Post, "/move-waiter", "move_waiter", "Put a waiter in front of another as an operator, if both still wait",
+            |service, request| async move { service.move_waiter(request).await }),
+        body(Post, "/reserve", "reserve", "Keep a resource for a holder to come",
+            |service, request| async move { service.reserve(request).await }),
+        body(Post, "/unreserve", "unreserve", "End a reservation, if it is still that holder's",
+            |service, request| async move { service.unreserve(request).await }),
+
         parameters(Get, "/history", "history", "Look through what happened",
             |service, request| async move { service.history(request).await }),
         Route {

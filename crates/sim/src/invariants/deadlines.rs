@@ -14,6 +14,8 @@ const WAKE_UP_MILLIS_MAX: u64 = 3;
 pub(super) struct Deadlines {
     /// All that a hold ever had.
     stored: BTreeMap<Token, BTreeSet<Timestamp>>,
+    /// When a pool or a resource returns by itself, as it was said last.
+    returns: BTreeMap<(PoolPath, Option<ResourceName>), Option<Timestamp>>,
 }
 
 impl Invariant for Deadlines {
@@ -32,6 +34,14 @@ impl Invariant for Deadlines {
         }
         if let Some(id) = state.waiters().find(|id| over(state.waiter(*id).and_then(|(waiter, _)| waiter.deadline))) {
             return Err(format!("waiter {} waits after its deadline", id.0));
+        }
+        for path in state.pools() {
+            let pool = state.pool(path).ok_or("a pool is listed and not there")?;
+            let resources = || pool.resources().map(|(_, it)| it);
+            let reserved = resources().filter_map(|it| it.reserved.as_ref()).any(|it| over(it.until));
+            if over(pool.until()) || resources().any(|it| over(it.until)) || reserved {
+                return Err(format!("something of pool {path:?} is there after its deadline"));
+            }
         }
         match state.sessions().find(|(_, session)| over(session.deadline)) {
             Some((id, _)) => Err(format!("session {} is there after its deadline", id.0)),
@@ -62,6 +72,15 @@ impl Invariant for Deadlines {
                 if deadline.is_none_or(|deadline| deadline > at) {
                     return Err(format!("hold {} ended at {at:?}, before {deadline:?}", token.0));
                 }
+            }
+            Event::ConditionSet { pool, resource, automatic: true, .. } => {
+                let until = self.returns.get(&(pool.clone(), resource.clone())).copied().flatten();
+                if until.is_none_or(|until| until > at) {
+                    return Err(format!("{resource:?} of pool {pool:?} returned at {at:?}, before {until:?}"));
+                }
+            }
+            Event::ConditionSet { pool, resource, until, .. } => {
+                self.returns.insert((pool.clone(), resource.clone()), *until);
             }
             Event::WaitEnded { id, how: WaitEnd::TimedOut, .. } => {
                 let deadline = before.waiters.get(id).and_then(|(waiter, _)| waiter.deadline);

@@ -33,7 +33,7 @@ fn check(state: &State, path: &PoolPath) -> Result<(), String> {
         .waiters()
         .filter_map(|id| state.waiter(id).map(|(waiter, present)| (id, waiter, present)))
         .filter(|(_, waiter, present)| waiter.pool == *path && *present)
-        .map(|(id, waiter, _)| (Place::new(waiter.priority, id), &waiter.demand))
+        .map(|(id, waiter, _)| (waiter.place(id), waiter))
         .collect();
     queue.sort_by_key(|(place, _)| *place);
     let holds: Vec<_> = state.holds().filter_map(|token| state.hold(token)).filter(|hold| hold.pool == *path).collect();
@@ -46,7 +46,12 @@ fn check(state: &State, path: &PoolPath) -> Result<(), String> {
         })
         .collect();
     let mut claimed: Vec<&ResourceName> = Vec::new();
-    for (place, demand) in queue {
+    for (place, waiter) in queue {
+        let demand = &waiter.demand;
+        let is_for = |it: &Resource| {
+            let others = it.reserved.as_ref().is_some_and(|reserved| reserved.holder != waiter.holder.id);
+            if demand.dirty { it.dirty } else { !it.dirty && !others }
+        };
         let fits = match &spec.capacity {
             Capacity::Units(size) => {
                 let used: u64 = holds.iter().map(|hold| u64::from(hold.taken.units)).sum();
@@ -58,8 +63,11 @@ fn check(state: &State, path: &PoolPath) -> Result<(), String> {
             }
             Capacity::Resources { resources, .. } => {
                 let wanted = |name: &ResourceName, labels: &Labels| chosen(demand.selector.as_ref(), name, labels);
-                let matching: Vec<_> =
-                    free.iter().filter(|(name, it)| wanted(name, &it.labels)).map(|(name, _)| *name).collect();
+                let matching: Vec<_> = free
+                    .iter()
+                    .filter(|(name, it)| wanted(name, &it.labels) && is_for(it))
+                    .map(|(name, _)| *name)
+                    .collect();
                 let open = matching.iter().filter(|name| !claimed.contains(name)).count();
                 claimed.extend(matching.iter().filter(|_| spec.order == Order::Strict));
                 match demand.amount {

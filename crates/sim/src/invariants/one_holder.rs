@@ -26,6 +26,10 @@ impl Invariant for OneHolder {
             if hold.taken.resources[..at].contains(name) {
                 return Err(format!("hold {} has {name} twice", token.0));
             }
+            // What is stolen is as it was.
+            if before.stolen.is_some() {
+                continue;
+            }
             if !resources.iter().any(|listed| listed.name == *name) {
                 return Err(format!("hold {} has {name}, which the pool does not list", token.0));
             }

@@ -13,6 +13,7 @@ pub fn same_answer(expected: &Result<Reply, Failure>, found: &Result<Reply, Fail
             (Refusal::NotRenewable { token: expected, .. }, Refusal::NotRenewable { token: found, .. }) => {
                 expected == found
             }
+            (Refusal::Changed { pool: expected, .. }, Refusal::Changed { pool: found, .. }) => expected == found,
             (expected, found) => expected == found,
         },
         (expected, found) => expected == found,
@@ -40,6 +41,7 @@ impl Model {
             same(&what, &(&expected.pool, expected.key, &expected.holder), &(&hold.pool, hold.key, &hold.holder))?;
             let taken = (expected.units, &expected.resources[..], expected.all);
             same(&what, &taken, &(hold.taken.units, &hold.taken.resources[..], hold.taken.all))?;
+            same(&what, &expected.dirty, &hold.taken.dirty)?;
             let lasts = (&expected.lifetime, expected.since, expected.deadline);
             same(&what, &lasts, &(&hold.lifetime, hold.since, hold.deadline))?;
             same(&what, &(expected.session, &expected.request), &(hold.session, &hold.request))?;
@@ -58,6 +60,7 @@ impl Model {
             same(&what, &(expected.priority, expected.deadline), &(waiter.priority, waiter.deadline))?;
             same(&what, &(expected.session, &expected.request), &(waiter.session, &waiter.request))?;
             same(&what, &(expected.key, !expected.away), &(waiter.key, present))?;
+            same(&what, &expected.turn, &waiter.place(expected.id).rank().turn)?;
         }
         Ok(())
     }
@@ -85,11 +88,27 @@ impl Model {
             let what = format!("pool {:?}", expected.path);
             same(&what, &expected.spec(), &pool.spec())?;
             same(&what, &(&expected.condition, expected.removing), &(pool.condition(), pool.is_removing()))?;
-            same(&what, &expected.idle_since, &pool.idle_since())?;
-            let mut resources: Vec<_> =
-                expected.resources.iter().map(|it| (it.spec.name.clone(), it.condition.clone(), it.leaving)).collect();
+            same(&what, &(expected.idle_since, expected.until), &(pool.idle_since(), pool.until()))?;
+            let mut served = expected.served.clone();
+            served.sort();
+            same(&what, &served, &pool.turns_served().collect())?;
+            let query = Query::Queue { pool: expected.path.clone(), after: None, limit: PAGE_MAX };
+            let Ok(View::Queue(page)) = state.query(&query) else { return Err(format!("{what} has no queue")) };
+            let queue: Vec<_> = self.queue(&expected.path).iter().take(PAGE_MAX).map(|waiter| waiter.id).collect();
+            same(&format!("the queue of {what}"), &queue, &page.items.iter().map(|waiter| waiter.id).collect())?;
+            let mut resources: Vec<_> = expected
+                .resources
+                .iter()
+                .map(|it| {
+                    let life = (it.until, it.dirty, it.reserved.clone());
+                    (it.spec.name.clone(), it.condition.clone(), it.leaving, life)
+                })
+                .collect();
             resources.sort_by(|one, other| one.0.cmp(&other.0));
-            let found = pool.resources().map(|(name, it)| (name.clone(), it.condition.clone(), it.leaving));
+            let found = pool.resources().map(|(name, it)| {
+                let life = (it.until, it.dirty, it.reserved.as_deref().cloned());
+                (name.clone(), it.condition.clone(), it.leaving, life)
+            });
             same(&what, &resources, &found.collect())?;
         }
         Ok(())
@@ -103,7 +122,14 @@ impl super::Pool {
             Some(units) => Capacity::Units(units),
             None => Capacity::Resources { placement: self.placement.clone(), resources: listed.collect() },
         };
-        PoolSpec { capacity, order: self.order, window: self.window, declared: self.declared }
+        PoolSpec {
+            capacity,
+            order: self.order,
+            window: self.window,
+            declared: self.declared,
+            cleaning: self.cleaning,
+            fair: self.fair.clone(),
+        }
     }
 }
 

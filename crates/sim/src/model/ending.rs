@@ -13,6 +13,8 @@ enum Due {
     Wait(WaiterId),
     Session(SessionId),
     Idle(PoolPath),
+    Return(PoolPath, Option<ResourceName>),
+    Reservation(PoolPath, ResourceName),
 }
 
 impl Model {
@@ -30,6 +32,14 @@ impl Model {
                 }
                 Some(Due::Session(id)) => self.end_all_of_session(id),
                 Some(Due::Idle(path)) => self.pools.retain(|pool| pool.path != path),
+                Some(Due::Return(path, resource)) => {
+                    self.change_condition(&path, resource.as_ref(), Condition::InService, None);
+                    self.to_serve.push(path);
+                }
+                Some(Due::Reservation(path, resource)) => {
+                    self.set_reserved(&path, &resource, None);
+                    self.to_serve.push(path);
+                }
                 None => {
                     self.to_serve.sort();
                     if self.to_serve.is_empty() {
@@ -51,7 +61,17 @@ impl Model {
         let waits = self.waiters.iter().filter_map(|it| Some((it.deadline?, Due::Wait(it.id))));
         let sessions = self.sessions.iter().filter_map(|it| Some((it.deadline?, Due::Session(it.id))));
         let pools = self.pools.iter().filter_map(|it| Some((idle(it.idle_since?), Due::Idle(it.path.clone()))));
-        let due = holds.chain(waits).chain(sessions).chain(pools).filter(|(deadline, _)| *deadline <= self.now);
+        let returns = self.pools.iter().filter_map(|it| Some((it.until?, Due::Return(it.path.clone(), None))));
+        let resources = || self.pools.iter().flat_map(|pool| pool.resources.iter().map(move |it| (pool, it)));
+        let returning = resources()
+            .filter_map(|(pool, it)| Some((it.until?, Due::Return(pool.path.clone(), Some(it.spec.name.clone())))));
+        let reserved = resources().filter_map(|(pool, it)| {
+            let until = it.reserved.as_ref()?.until?;
+            Some((until, Due::Reservation(pool.path.clone(), it.spec.name.clone())))
+        });
+        let others = returns.chain(returning).chain(reserved);
+        let due =
+            holds.chain(waits).chain(sessions).chain(pools).chain(others).filter(|(deadline, _)| *deadline <= self.now);
         due.min().map(|(_, due)| due)
     }
 
@@ -68,8 +88,7 @@ impl Model {
                 return;
             }
             let Some((id, given)) = self.next(path) else { return };
-            let at = self.waiters.iter().position(|waiter| waiter.id == id).expect("who is next waits");
-            let waiter = self.waiters.remove(at);
+            let waiter = self.leave(id, true);
             let grant = self.grant(waiter, given, true);
             self.settle(id, &Reply::Granted(Box::new(grant)));
         }
@@ -84,9 +103,15 @@ impl Model {
             self.uses += 1;
             let used = self.uses;
             let pool = self.pool_mut(&hold.pool);
+            let cleaning = pool.cleaning;
             pool.resources.retain(|resource| resource.spec.name != *name || !resource.leaving);
             if let Some(resource) = pool.resources.iter_mut().find(|resource| resource.spec.name == *name) {
                 resource.used = used;
+                let keeps = matches!(how, HoldEnd::Unreceived | HoldEnd::Stolen { .. });
+                if cleaning && !keeps {
+                    // Only whoever cleaned it and released it says that it is clean.
+                    resource.dirty = !(hold.dirty && how == HoldEnd::Released);
+                }
             }
         }
         if let (Some(request), true) = (hold.request, how != HoldEnd::Unreceived) {
@@ -95,7 +120,7 @@ impl Model {
         self.note_idle(&hold.pool);
         let lost = match how {
             HoldEnd::Expired => !is_window(&hold.lifetime),
-            HoldEnd::Forced(_) | HoldEnd::OwnerGone => true,
+            HoldEnd::Forced(_) | HoldEnd::OwnerGone | HoldEnd::Stolen { .. } => true,
             HoldEnd::Released | HoldEnd::Withdrawn | HoldEnd::Unreceived | HoldEnd::SessionEnded => false,
         };
         let carrier = self.carriers.iter().find(|carrier| Some(carrier.session) == hold.session);
@@ -110,10 +135,10 @@ impl Model {
     pub(super) fn end_wait(&mut self, id: WaiterId, how: WaitEnd) -> PoolPath {
         let at = self.waiters.iter().position(|waiter| waiter.id == id).expect("what ends waits");
         let waiter = &self.waiters[at];
-        let (path, place) = (waiter.pool.clone(), Place::new(waiter.priority, id));
+        let path = waiter.pool.clone();
         let pool = self.known(&path);
         let refusal = match how {
-            WaitEnd::TimedOut => Refusal::TimedOut(Box::new(self.no_room(&path, self.position(&path, place)))),
+            WaitEnd::TimedOut => Refusal::TimedOut(Box::new(self.no_room(&path, self.position(&path, id)))),
             WaitEnd::Withdrawn | WaitEnd::CallerGone | WaitEnd::OwnerGone => {
                 Refusal::Withdrawn { request: waiter.request.clone() }
             }
@@ -124,7 +149,7 @@ impl Model {
             }
             WaitEnd::PoolRemoved => Refusal::PoolRemoving { pool: path.clone() },
         };
-        let waiter = self.waiters.remove(at);
+        let waiter = self.leave(id, false);
         if let (Some(request), true) = (waiter.request, how != WaitEnd::CallerGone) {
             self.remember(path.namespace().clone(), request, None);
         }
@@ -149,7 +174,14 @@ impl Model {
             session: hold.session,
             also: Vec::new(),
         };
-        let free_resources = u32::try_from(self.free_resources(pool).len()).expect("a few");
+        let free = self.free_resources(pool);
+        let is_dirty = |name: &ResourceName| pool.resources.iter().any(|it| it.spec.name == *name && it.dirty);
+        let dirty = free.iter().filter(|name| is_dirty(name)).count();
+        let free_resources = u32::try_from(free.len() - dirty).expect("a few");
+        let reserved = pool.resources.iter();
+        let reserved = reserved.filter_map(|it| Some((it.spec.name.clone(), it.reserved.as_ref()?.holder.clone())));
+        let mut reserved: Vec<_> = reserved.collect();
+        reserved.sort();
         NoRoom {
             pool: path.clone(),
             at: self.now,
@@ -158,6 +190,8 @@ impl Model {
             position,
             free: if pool.units.is_some() { self.free_units(pool) } else { free_resources },
             also: Vec::new(),
+            dirty: u32::try_from(dirty).expect("a few"),
+            reserved,
         }
     }
 }

@@ -2,14 +2,15 @@
 
 use tenure_core::*;
 
-use super::{Hold, Model, Pool, Waiter};
+use super::{Hold, Model, Pool, Resource, Waiter};
 
 /// What somebody is given.
 #[derive(Clone, Debug)]
 pub(super) struct Given {
-    units: u32,
-    resources: Vec<ResourceName>,
-    all: bool,
+    pub(super) units: u32,
+    pub(super) resources: Vec<ResourceName>,
+    pub(super) all: bool,
+    pub(super) dirty: bool,
 }
 
 impl Model {
@@ -31,7 +32,7 @@ impl Model {
                 };
                 let alone = !all || self.holds_of(path).count() == 0;
                 if wanted > 0 && wanted <= free && alone {
-                    return Some((waiter.id, Given { units: wanted, resources: Vec::new(), all }));
+                    return Some((waiter.id, Given { units: wanted, resources: Vec::new(), all, dirty: false }));
                 }
                 if pool.order == Order::Strict {
                     return None;
@@ -43,11 +44,26 @@ impl Model {
                 Amount::Count(count) => count as usize,
                 Amount::All => matching.len(),
             };
-            let matches = |name: &ResourceName| matching.iter().any(|resource| resource.spec.name == *name);
+            // What is dirty is only for those who clean, who need not mind for whom it is reserved.
+            let may_have = |it: &Resource| {
+                let others = it.reserved.as_ref().is_some_and(|reserved| reserved.holder != waiter.holder.id);
+                if waiter.demand.dirty { it.dirty } else { !it.dirty && !others }
+            };
+            let allowed: Vec<_> = matching.iter().filter(|it| may_have(it)).map(|it| it.spec.name.clone()).collect();
+            let matches = |name: &ResourceName| allowed.contains(name);
             let open: Vec<_> = free.iter().filter(|name| matches(name)).cloned().collect();
             if wanted > 0 && wanted <= open.len() {
-                let resources = self.choose_resources(&pool, open, wanted);
-                return Some((waiter.id, Given { units: u32::try_from(wanted).expect("a few"), resources, all }));
+                let is_own = |name: &ResourceName| {
+                    let resource = matching.iter().find(|it| it.spec.name == *name);
+                    let reserved = resource.and_then(|it| it.reserved.as_ref());
+                    reserved.is_some_and(|reserved| reserved.holder == waiter.holder.id)
+                };
+                let (own, others): (Vec<_>, Vec<_>) = open.into_iter().partition(is_own);
+                let first = wanted.min(own.len());
+                let mut resources = self.choose_resources(&pool, own, first, 0);
+                resources.extend(self.choose_resources(&pool, others, wanted - first, first));
+                let units = u32::try_from(wanted).expect("a few");
+                return Some((waiter.id, Given { units, resources, all, dirty: waiter.demand.dirty }));
             }
             if pool.order == Order::Strict {
                 free.retain(|name| !matches(name));
@@ -82,7 +98,14 @@ impl Model {
         self.holds_of(&pool.path).any(|hold| hold.resources.contains(name))
     }
 
-    fn choose_resources(&mut self, pool: &Pool, mut open: Vec<ResourceName>, wanted: usize) -> Vec<ResourceName> {
+    /// So many of the open ones. `after` is how many have been chosen from others before.
+    fn choose_resources(
+        &mut self,
+        pool: &Pool,
+        mut open: Vec<ResourceName>,
+        wanted: usize,
+        after: usize,
+    ) -> Vec<ResourceName> {
         match &pool.placement {
             Placement::First | Placement::LeastRecentlyUsed | Placement::MostRecentlyUsed => {
                 open.truncate(wanted);
@@ -90,6 +113,7 @@ impl Model {
             }
             Placement::Random => {
                 let chosen = self.choices.granted.front().map(|(_, resources)| resources.clone()).unwrap_or_default();
+                let chosen: Vec<_> = chosen.into_iter().skip(after).take(wanted).collect();
                 let mut distinct = chosen.clone();
                 distinct.sort();
                 distinct.dedup();
@@ -135,6 +159,15 @@ impl Model {
         let token = Token(self.token_next);
         self.token_next += 1;
         self.note_busy(&waiter.pool);
+        if !given.dirty {
+            for name in &given.resources {
+                let found = self.known(&waiter.pool).resources.iter().find(|it| it.spec.name == *name);
+                let reserved = found.and_then(|it| it.reserved.as_ref());
+                if reserved.is_some_and(|reserved| reserved.holder == waiter.holder.id) {
+                    self.set_reserved(&waiter.pool, name, None);
+                }
+            }
+        }
         let deadline = match waiter.lifetime {
             Lifetime::Leased(ttl) | Lifetime::Window(ttl) | Lifetime::Session(Some(ttl)) => Some(self.now + ttl),
             Lifetime::Session(None) | Lifetime::Kept | Lifetime::Bound(_) => None,
@@ -147,6 +180,7 @@ impl Model {
             units: given.units,
             resources: given.resources,
             all: given.all,
+            dirty: given.dirty,
             lifetime: waiter.lifetime,
             since: self.now,
             deadline,

@@ -19,6 +19,10 @@ impl Pool {
             condition: Condition::InService,
             removing: false,
             idle_since: None,
+            until: None,
+            cleaning: false,
+            fair: None,
+            served: Vec::new(),
         };
         pool.set(spec, |_| false);
         pool
@@ -28,6 +32,8 @@ impl Pool {
         self.order = spec.order;
         self.window = spec.window;
         self.declared = spec.declared;
+        self.cleaning = spec.cleaning;
+        self.fair = spec.fair.clone();
         let before = std::mem::take(&mut self.resources);
         match &spec.capacity {
             Capacity::Units(units) => {
@@ -35,6 +41,7 @@ impl Pool {
             }
             Capacity::Resources { placement, resources } => {
                 self.units = None;
+                let spec_cleans = spec.cleaning;
                 self.placement = placement.clone();
                 for spec in resources {
                     let kept = before.iter().find(|resource| resource.spec.name == spec.name);
@@ -43,12 +50,16 @@ impl Pool {
                         condition: kept.map_or(Condition::InService, |kept| kept.condition.clone()),
                         leaving: false,
                         used: kept.map_or(0, |kept| kept.used),
+                        until: kept.and_then(|kept| kept.until),
+                        dirty: kept.is_some_and(|kept| kept.dirty && spec_cleans),
+                        reserved: kept.and_then(|kept| kept.reserved.clone()),
                     });
                 }
                 for resource in before {
                     let listed = resources.iter().any(|spec| spec.name == resource.spec.name);
                     if !listed && is_held(&resource.spec.name) {
-                        self.resources.push(Resource { leaving: true, ..resource });
+                        let dirty = resource.dirty && spec_cleans;
+                        self.resources.push(Resource { leaving: true, dirty, reserved: None, ..resource });
                     }
                 }
             }
@@ -70,6 +81,9 @@ impl Pool {
 
     pub(super) fn never_fits(&self, demand: &Demand) -> Option<Refusal> {
         if demand.selector.is_some() && self.units.is_some() {
+            return Some(Refusal::WrongKind { pool: self.path.clone(), why: "".into() });
+        }
+        if demand.dirty && !self.cleaning {
             return Some(Refusal::WrongKind { pool: self.path.clone(), why: "".into() });
         }
         let matching = u32::try_from(self.matching(demand).len()).expect("a few");
@@ -106,7 +120,13 @@ impl Model {
             self.pools.push(Pool::new(path.clone(), &spec));
         } else {
             let names: Vec<_> = self.holds_of(&path).flat_map(|hold| hold.resources.clone()).collect();
+            let took_turns = self.known(&path).fair.is_some();
             self.pool_mut(&path).set(&spec, |name| names.contains(name));
+            match spec.fair {
+                Some(_) if !took_turns => self.begin_turns(&path),
+                Some(_) => {}
+                None => self.pool_mut(&path).served.clear(),
+            }
         }
         self.note_busy(&path);
         self.note_idle(&path);
@@ -126,7 +146,7 @@ impl Model {
     }
 
     pub(super) fn set_condition(&mut self, set: SetCondition) -> Result<Reply, Refusal> {
-        let SetCondition { pool: path, resource, condition } = set;
+        let SetCondition { pool: path, resource, condition, lasts } = set;
         let Some(pool) = self.pool(&path) else { return Err(Refusal::UnknownPool { pool: path }) };
         if let Some(name) = &resource
             && !pool.resources.iter().any(|it| it.spec.name == *name && !it.leaving)
@@ -136,18 +156,30 @@ impl Model {
         if pool.removing {
             return Err(Refusal::PoolRemoving { pool: path });
         }
-        let pool = self.pool_mut(&path);
-        match resource {
-            None => pool.condition = condition,
-            Some(name) => {
-                let found = pool.resources.iter_mut().find(|it| it.spec.name == name);
-                found.expect("it was just seen").condition = condition;
-            }
-        }
-        self.note_busy(&path);
-        self.note_idle(&path);
+        let until = lasts.filter(|_| condition != Condition::InService).map(|lasts| self.now + lasts);
+        self.change_condition(&path, resource.as_ref(), condition, until);
         self.serve(&path);
         Ok(Reply::Done)
+    }
+
+    pub(super) fn change_condition(
+        &mut self,
+        path: &PoolPath,
+        resource: Option<&ResourceName>,
+        condition: Condition,
+        until: Option<Timestamp>,
+    ) {
+        let pool = self.pool_mut(path);
+        match resource {
+            None => (pool.condition, pool.until) = (condition, until),
+            Some(name) => {
+                let found = pool.resources.iter_mut().find(|it| it.spec.name == *name);
+                let found = found.expect("what changes is there");
+                (found.condition, found.until) = (condition, until);
+            }
+        }
+        self.note_busy(path);
+        self.note_idle(path);
     }
 
     pub(super) fn remove_pool(&mut self, path: PoolPath) -> Result<Reply, Refusal> {

@@ -30,11 +30,16 @@ impl Model {
         let path = acquire.pool.clone();
         let made = match self.pool(&path) {
             Some(_) => None,
-            None if acquire.demand.selector.is_some() => return Err(Refusal::UnknownPool { pool: path }),
+            None if acquire.demand.selector.is_some() || acquire.demand.dirty => {
+                return Err(Refusal::UnknownPool { pool: path });
+            }
             None => Some(pool_on_first_use(&acquire)),
         };
         let pool = made.as_ref().unwrap_or_else(|| self.known(&path));
         if acquire.demand.selector.is_some() && pool.units.is_some() {
+            return Err(Refusal::WrongKind { pool: path, why: "".into() });
+        }
+        if acquire.demand.dirty && !pool.cleaning {
             return Err(Refusal::WrongKind { pool: path, why: "".into() });
         }
         if let Some(asked) = acquire.size
@@ -68,6 +73,8 @@ impl Model {
         let id = WaiterId(self.waiter_next);
         let was_made = made.is_some();
         self.pools.extend(made);
+        let turn = self.turn(&path, id, acquire.priority, &acquire.holder, &acquire.demand);
+        let alone = self.queue(&path).is_empty();
         let newcomer = Waiter {
             id,
             pool: path.clone(),
@@ -80,10 +87,23 @@ impl Model {
             session,
             request: acquire.request.clone(),
             away: false,
+            turn,
         };
-        self.waiters.push(newcomer);
+        self.enter(newcomer.clone());
         let next = self.next(&path);
-        let newcomer = self.waiters.pop().expect("it was just put there");
+        let position = self.position(&path, id);
+        if let (Some((first, taken)), true) = (&next, self.known(&path).fair.is_some() && !alone) {
+            // It takes a turn before those who wait for theirs, as one of them.
+            if *first != id {
+                self.wrong = Some(format!("waiter {} could have been served before, and was not", first.0));
+            }
+            let chosen = self.choices.queued.pop_front();
+            let key = self.choose("a wait", chosen, Key::from_bits(0));
+            self.waiter_next += 1;
+            self.leave(id, true);
+            return Ok(Reply::Granted(Box::new(self.grant(Waiter { key, ..newcomer }, taken.clone(), true))));
+        }
+        self.waiters.retain(|waiter| waiter.id != id);
         if let Some((first, taken)) = next {
             if first != id {
                 self.wrong = Some(format!("waiter {} could have been served before, and was not", first.0));
@@ -91,7 +111,7 @@ impl Model {
             return Ok(Reply::Granted(Box::new(self.grant(newcomer, taken, false))));
         }
         assert!(!was_made, "a new pool has room for what it was made for");
-        self.queue_or_refuse(ticket, &acquire, returns, newcomer)
+        self.queue_or_refuse(ticket, &acquire, returns, newcomer, position)
     }
 
     fn queue_or_refuse(
@@ -100,9 +120,9 @@ impl Model {
         acquire: &Acquire,
         returns: bool,
         newcomer: Waiter,
+        position: usize,
     ) -> Result<Reply, Refusal> {
         let (path, id) = (acquire.pool.clone(), newcomer.id);
-        let position = self.position(&path, Place::new(acquire.priority, id));
         let pool = self.known(&path);
         let deadline = match acquire.wait {
             Wait::Try if pool.condition != Condition::InService => {
@@ -122,7 +142,7 @@ impl Model {
         let key = self.choose("a wait", chosen, Key::from_bits(0));
         self.waiter_next += 1;
         self.note_busy(&path);
-        self.waiters.push(Waiter { key, deadline, ..newcomer });
+        self.enter(Waiter { key, deadline, ..newcomer });
         Ok(self.listen(ticket, id, returns))
     }
 
@@ -133,7 +153,7 @@ impl Model {
         }
         self.listeners.push(Listener { waiter: id, ticket, returns });
         let waiter = self.waiters.iter().find(|waiter| waiter.id == id).expect("it waits");
-        let position = self.position(&waiter.pool, Place::new(waiter.priority, id));
+        let position = self.position(&waiter.pool, id);
         Reply::Queued(Queued { waiter: id, position, deadline: waiter.deadline })
     }
 
@@ -170,11 +190,12 @@ impl Model {
                 if waiter.pool != acquire.pool || !same_caller || waiter.demand != acquire.demand {
                     return Err(Refusal::RequestReused { request });
                 }
-                let (pool, place) = (waiter.pool.clone(), Place::new(waiter.priority, id));
+                let pool = waiter.pool.clone();
                 if acquire.wait == Wait::Try {
-                    let position = self.position(&pool, place);
+                    let position = self.position(&pool, id);
                     return Err(Refusal::Busy(Box::new(self.no_room(&pool, position))));
                 }
+                let waiter = self.waiters.iter_mut().find(|waiter| waiter.id == id).expect("it waits");
                 if waiter.away {
                     waiter.away = false;
                     let listening = self.listeners.iter().filter(|it| it.waiter == id).count();
@@ -191,6 +212,26 @@ impl Model {
                 Ok(self.listen(ticket, id, returns))
             }
         }
+    }
+
+    /// The same request id again.
+    pub(super) fn steal_again(&mut self, steal: &Steal, request: &RequestId) -> Option<Result<Reply, Refusal>> {
+        let reused = || Err(Refusal::RequestReused { request: request.clone() });
+        Some(match self.stage(steal.pool.namespace(), request)? {
+            Stage::Ended(token) => Err(Refusal::RequestEnded { request: request.clone(), token }),
+            Stage::Waiting(_) => reused(),
+            Stage::Held(token) => {
+                let hold = self.holds.iter().find(|hold| hold.token == token).expect("it is held");
+                if hold.pool != steal.pool || hold.holder.id != steal.to.id {
+                    return Some(reused());
+                }
+                match self.told.iter_mut().find(|(it, _)| *it == token) {
+                    Some((_, times)) => *times += 1,
+                    None => self.told.push((token, 2)),
+                }
+                Ok(Reply::Granted(Box::new(self.told_grant(token))))
+            }
+        })
     }
 
     fn stage(&self, namespace: &Namespace, request: &RequestId) -> Option<Stage> {
@@ -306,7 +347,10 @@ fn pool_on_first_use(acquire: &Acquire) -> Pool {
         _ => None,
     };
     let capacity = Capacity::Units(acquire.size.unwrap_or(1));
-    Pool::new(acquire.pool.clone(), &PoolSpec { capacity, order: Order::Strict, window, declared: false })
+    Pool::new(
+        acquire.pool.clone(),
+        &PoolSpec { capacity, order: Order::Strict, window, declared: false, cleaning: false, fair: None },
+    )
 }
 
 pub(super) fn limit(limit: &'static str, max: usize) -> Refusal {

@@ -39,15 +39,16 @@ fn opening(random: &mut Random) -> Vec<Ask> {
     let mut asks = Vec::new();
     if random.one_in(2) {
         let size = 1 + random.small(5);
-        asks.push(Ask::SetUnits { pool: 1, size, backfill: false, window: None, declared: true });
+        let fair = random.byte(4);
+        asks.push(Ask::SetUnits { pool: 1, size, backfill: false, window: None, declared: true, fair });
     }
     if random.one_in(2) {
         let size = 1 + random.small(5);
-        asks.push(Ask::SetUnits { pool: 2, size, backfill: true, window: None, declared: true });
+        asks.push(Ask::SetUnits { pool: 2, size, backfill: true, window: None, declared: true, fair: 0 });
     }
     if random.one_in(2) {
         let (size, window) = (1 + random.small(4), Some(1 + random.small(400)));
-        asks.push(Ask::SetUnits { pool: 3, size, backfill: random.one_in(4), window, declared: true });
+        asks.push(Ask::SetUnits { pool: 3, size, backfill: random.one_in(4), window, declared: true, fair: 0 });
     }
     if !random.one_in(4) {
         asks.push(set_resources(random));
@@ -61,6 +62,8 @@ fn set_resources(random: &mut Random) -> Ask {
         reversed: random.one_in(3),
         placement: random.byte(5),
         backfill: random.one_in(4),
+        cleaning: random.one_in(3),
+        fair: if random.one_in(3) { random.byte(4) } else { 0 },
     }
 }
 
@@ -167,7 +170,7 @@ impl Temper {
         if self.crowded && random.one_in(12) {
             let pool = 1 + random.byte(2);
             return match random.below(3) {
-                0 => Ask::SetUnits { pool, size: 600, backfill: pool == 2, window: None, declared: true },
+                0 => Ask::SetUnits { pool, size: 600, backfill: pool == 2, window: None, declared: true, fair: 0 },
                 1 => Ask::RemovePool { pool },
                 _ => Ask::Crowd { pool, count: u16::from(random.byte(255)) },
             };
@@ -179,8 +182,16 @@ impl Temper {
             50..57 => Ask::Renew { which, ttl: random.one_in(2).then(|| self.millis(random)) },
             57..68 => Ask::Release { which, names_pool: random.one_in(2) },
             68..71 => Ask::Withdraw { request: random.byte(4) },
-            71 => Ask::ForceRelease { which },
-            72 => Ask::OwnerGone { owner: random.byte(2) },
+            71 => match random.below(3) {
+                0 => {
+                    Ask::Steal { which, ttl: random.one_in(2).then(|| self.millis(random)), request: random.one_in(3) }
+                }
+                _ => Ask::ForceRelease { which },
+            },
+            72 => match random.below(3) {
+                0 => Ask::OwnerGone { owner: random.byte(2) },
+                _ => Ask::MoveWaiter { which, before: random.one_in(2).then(|| random.byte(4)) },
+            },
             73..79 => Ask::OpenSession {
                 stream: !random.one_in(3),
                 grace: self.millis(random),
@@ -195,13 +206,22 @@ impl Temper {
                 backfill: random.one_in(2),
                 window: random.one_in(4).then(|| 1 + random.small(400)),
                 declared: !random.one_in(3),
+                fair: if random.one_in(3) { random.byte(4) } else { 0 },
             },
             91..93 => set_resources(random),
-            93..98 => Ask::SetCondition {
+            93..96 => Ask::SetCondition {
                 pool: random.byte(7),
                 resource: random.one_in(2).then(|| random.byte(8)),
                 condition: random.byte(4),
+                lasts: random.one_in(2).then(|| self.millis(random)),
             },
+            96 => Ask::Reserve {
+                resource: random.byte(8),
+                client: random.byte(self.clients),
+                instead_of: random.one_in(3).then(|| random.byte(self.clients)),
+                lasts: random.one_in(2).then(|| self.millis(random)),
+            },
+            97 if random.one_in(2) => Ask::Unreserve { resource: random.byte(8), client: random.byte(self.clients) },
             _ => Ask::RemovePool { pool: random.byte(7) },
         }
     }
@@ -222,6 +242,7 @@ impl Temper {
             pool,
             amount: if random.one_in(8) { 0 } else { *random.pick(&[1, 1, 1, 2, 3]) },
             selector: (pool == 4 && !random.one_in(3)).then(|| random.byte(7)),
+            dirty: random.one_in(if pool == 4 { 4 } else { 40 }),
             size: match pool {
                 3 if random.one_in(2) => Some(2),
                 5 => Some(3),

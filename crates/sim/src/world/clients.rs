@@ -127,7 +127,13 @@ impl World<'_> {
         let me = &mut self.clients[client];
         let Some(call) = me.calls.get_mut(&id) else { return };
         match reply {
-            Ok(Reply::Queued(_)) => call.waiting = true,
+            Ok(Reply::Queued(queued)) => {
+                call.waiting = true;
+                if let Command::Acquire(acquire) = &call.command {
+                    let pool = acquire.pool.clone();
+                    me.waits.push((pool, queued.waiter));
+                }
+            }
             Ok(Reply::Granted(grant)) => {
                 let then = call.then;
                 me.calls.remove(&id);

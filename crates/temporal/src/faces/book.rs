@@ -472,7 +472,7 @@ impl Terms {
             None => Lifetime::Bound(OwnerId::parse(&asked.workflow_id).map_err(invalid)?),
         };
         Ok(Self {
-            demand: Demand { amount: Amount::Count(1), selector },
+            demand: Demand { amount: Amount::Count(1), selector, dirty: false },
             holder: Arc::new(holder(&asked.workflow_id, asked.run_id.as_deref()).map_err(invalid)?),
             lifetime,
             priority: Priority::parse(asked.priority.unwrap_or_default()).map_err(invalid)?,
@@ -520,7 +520,7 @@ fn resource(name: ResourceName) -> ResourceSpec {
 
 fn spec(resources: Vec<ResourceSpec>) -> PoolSpec {
     let capacity = Capacity::Resources { placement: Placement::First, resources };
-    PoolSpec { capacity, order: Order::Strict, window: None, declared: true }
+    PoolSpec { capacity, order: Order::Strict, window: None, declared: true, cleaning: false, fair: None }
 }
 
 /// A face's pool is named after its workflow.

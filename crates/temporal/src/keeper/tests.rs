@@ -58,7 +58,7 @@ fn acquire(pool: &str, size: u32, wait: Wait, meta_bytes: usize) -> Command {
     let meta = "x".repeat(meta_bytes);
     Command::Acquire(Acquire {
         pool: PoolPath::new(Namespace::default(), PoolName::parse(pool).unwrap()),
-        demand: Demand { amount: Amount::Count(1), selector: None },
+        demand: Demand { amount: Amount::Count(1), selector: None, dirty: false },
         size: Some(size),
         lifetime: Some(Lifetime::Kept),
         wait,

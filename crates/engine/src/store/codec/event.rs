@@ -21,6 +21,7 @@ pub(super) fn event(event: &Event) -> stored::Event {
             adopted_from: adopted_from.map(|id| id.0),
         }),
         Event::Ended { token, pool, holder, session, since, how, also } => {
+            let mut to = String::new();
             let (how, note) = match how {
                 HoldEnd::Released => (stored::HoldEnd::Released, String::new()),
                 HoldEnd::Expired => (stored::HoldEnd::Expired, String::new()),
@@ -29,6 +30,10 @@ pub(super) fn event(event: &Event) -> stored::Event {
                 HoldEnd::Forced(note) => (stored::HoldEnd::Forced, text(note)),
                 HoldEnd::Withdrawn => (stored::HoldEnd::Withdrawn, String::new()),
                 HoldEnd::Unreceived => (stored::HoldEnd::Unreceived, String::new()),
+                HoldEnd::Stolen { to: next, reason } => {
+                    to = text(next);
+                    (stored::HoldEnd::Stolen, text(reason))
+                }
             };
             Kind::Ended(stored::Ended {
                 token: token.0,
@@ -39,6 +44,7 @@ pub(super) fn event(event: &Event) -> stored::Event {
                 note,
                 session: session.map(|id| id.0),
                 also: also.iter().map(path).collect(),
+                to,
             })
         }
         Event::WaitEnded { id, pool, holder, since, how, also } => {
@@ -95,14 +101,46 @@ pub(super) fn event(event: &Event) -> stored::Event {
         Event::PoolSet { pool, spec, created } => {
             Kind::PoolSet(stored::PoolSet { pool: Some(path(pool)), spec: Some(pool_spec(spec)), created: *created })
         }
-        Event::ConditionSet { pool, resource, condition: it } => Kind::ConditionSet(stored::ConditionSet {
-            pool: Some(path(pool)),
-            resource: resource.as_ref().map(text),
-            condition: Some(condition(it)),
-        }),
+        Event::ConditionSet { pool, resource, condition: it, until, automatic } => {
+            Kind::ConditionSet(stored::ConditionSet {
+                pool: Some(path(pool)),
+                resource: resource.as_ref().map(text),
+                condition: Some(condition(it)),
+                until_ms: until.map(Timestamp::as_millis),
+                automatic: *automatic,
+            })
+        }
         Event::PoolRemoving { pool } => Kind::PoolRemoving(stored::PoolChanged { pool: Some(path(pool)) }),
         Event::PoolGone { pool } => Kind::PoolGone(stored::PoolChanged { pool: Some(path(pool)) }),
         Event::Restarted => Kind::Restarted(stored::Restarted {}),
+        Event::Reserved { pool, resource, holder, until, reason } => {
+            let it = Reservation { holder: holder.clone(), until: *until, reason: reason.clone() };
+            Kind::Reserved(stored::Reserved {
+                pool: Some(path(pool)),
+                resource: text(resource),
+                reservation: Some(reservation(&it)),
+            })
+        }
+        Event::ReservationEnded { pool, resource, holder, how } => Kind::ReservationEnded(stored::ReservationEnded {
+            pool: Some(path(pool)),
+            resource: text(resource),
+            holder: text(holder),
+            cancelled: match how {
+                ReservationEnd::Cancelled(reason) => Some(text(reason)),
+                ReservationEnd::Expired => None,
+            },
+        }),
+        Event::WaiterMoved { id, pool, holder, before, priority, rank: it, reason } => {
+            Kind::WaiterRanked(stored::WaiterRanked {
+                id: id.0,
+                pool: Some(path(pool)),
+                holder: text(holder),
+                before: before.map(|id| id.0),
+                priority: priority.get().into(),
+                rank: Some(rank(*it)),
+                reason: text(reason),
+            })
+        }
     };
     stored::Event { kind: Some(kind) }
 }
@@ -135,6 +173,7 @@ pub(super) fn to_event(event: stored::Event) -> Result<Event, Wrong> {
                 stored::HoldEnd::Forced => HoldEnd::Forced(note(&it.note)?),
                 stored::HoldEnd::Withdrawn => HoldEnd::Withdrawn,
                 stored::HoldEnd::Unreceived => HoldEnd::Unreceived,
+                stored::HoldEnd::Stolen => HoldEnd::Stolen { to: holder_id(&it.to)?, reason: note(&it.note)? },
             },
             pool: to_path(it.pool)?,
             holder: holder_id(&it.holder)?,
@@ -207,10 +246,34 @@ pub(super) fn to_event(event: stored::Event) -> Result<Event, Wrong> {
             pool: to_path(it.pool)?,
             resource: it.resource.as_deref().map(resource_name).transpose()?,
             condition: to_condition(required("the condition", it.condition)?)?,
+            until: it.until_ms.map(Timestamp::from_millis),
+            automatic: it.automatic,
         },
         Kind::PoolRemoving(it) => Event::PoolRemoving { pool: to_path(it.pool)? },
         Kind::PoolGone(it) => Event::PoolGone { pool: to_path(it.pool)? },
         Kind::Restarted(stored::Restarted {}) => Event::Restarted,
+        Kind::Reserved(it) => {
+            let Reservation { holder, until, reason } = to_reservation(required("the reservation", it.reservation)?)?;
+            Event::Reserved { pool: to_path(it.pool)?, resource: resource_name(&it.resource)?, holder, until, reason }
+        }
+        Kind::ReservationEnded(it) => Event::ReservationEnded {
+            pool: to_path(it.pool)?,
+            resource: resource_name(&it.resource)?,
+            holder: holder_id(&it.holder)?,
+            how: match it.cancelled {
+                Some(reason) => ReservationEnd::Cancelled(note(&reason)?),
+                None => ReservationEnd::Expired,
+            },
+        },
+        Kind::WaiterRanked(it) => Event::WaiterMoved {
+            id: waiter_id(it.id)?,
+            pool: to_path(it.pool)?,
+            holder: holder_id(&it.holder)?,
+            before: it.before.map(waiter_id).transpose()?,
+            priority: Priority::parse(it.priority.into()).map_err(wrong)?,
+            rank: to_rank(required("the rank", it.rank)?)?,
+            reason: note(&it.reason)?,
+        },
     })
 }
 

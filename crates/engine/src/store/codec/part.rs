@@ -21,6 +21,7 @@ pub(super) fn hold(hold: &Hold) -> stored::Hold {
         deadline_ms: hold.deadline.map(Timestamp::as_millis),
         session: hold.session.map(|id| id.0),
         request: hold.request.as_ref().map(text),
+        dirty: hold.taken.dirty,
         also: hold.also.iter().map(held_part).collect(),
     }
 }
@@ -42,7 +43,7 @@ pub(super) fn to_hold(hold: Option<stored::Hold>) -> Result<Hold, Wrong> {
         pool: to_path(hold.pool)?,
         key: to_key(hold.key)?,
         holder: to_holder(hold.holder)?,
-        taken: Taken { units: hold.units, resources, all: hold.all },
+        taken: Taken { units: hold.units, resources, all: hold.all, dirty: hold.dirty },
         lifetime: to_lifetime(hold.lifetime)?,
         asked: Timestamp::from_millis(hold.asked_ms),
         since: Timestamp::from_millis(hold.since_ms),
@@ -57,7 +58,7 @@ fn to_held_part(part: stored::HeldPart) -> Result<HeldPart, Wrong> {
     let resources: Box<[_]> = part.resources.iter().map(|name| resource_name(name)).collect::<Result<_, _>>()?;
     Ok(HeldPart {
         pool: to_path(part.pool)?,
-        taken: Taken { units: part.units, resources, all: part.all },
+        taken: Taken { units: part.units, resources, all: part.all, dirty: false },
         until: part.until_ms.map(Timestamp::from_millis),
     })
 }
@@ -81,6 +82,7 @@ pub(super) fn waiter(waiter: &Waiter) -> stored::Waiter {
         request: waiter.request.as_ref().map(text),
         also: also.collect(),
         holds_on: waiter.holds_on,
+        rank: waiter.rank.map(rank),
     }
 }
 
@@ -89,7 +91,11 @@ fn demand(demand: &Demand) -> stored::Demand {
         Amount::Count(count) => Some(count),
         Amount::All => None,
     };
-    stored::Demand { count, selector: demand.selector.as_ref().map(|selector| selector.as_str().to_owned()) }
+    stored::Demand {
+        count,
+        selector: demand.selector.as_ref().map(|selector| selector.as_str().to_owned()),
+        dirty: demand.dirty,
+    }
 }
 
 fn to_demand(demand: Option<stored::Demand>) -> Result<Demand, Wrong> {
@@ -98,6 +104,7 @@ fn to_demand(demand: Option<stored::Demand>) -> Result<Demand, Wrong> {
     Ok(Demand {
         amount: demand.count.map_or(Amount::All, Amount::Count),
         selector: selector.map_err(|error| format!("the selector: {error}"))?,
+        dirty: demand.dirty,
     })
 }
 
@@ -124,6 +131,36 @@ pub(super) fn to_waiter(waiter: Option<stored::Waiter>) -> Result<Waiter, Wrong>
         request: waiter.request.as_deref().map(request).transpose()?,
         also: also.into(),
         holds_on: waiter.holds_on,
+        rank: waiter.rank.map(to_rank).transpose()?,
+    })
+}
+
+pub(super) fn rank(rank: Rank) -> stored::Rank {
+    stored::Rank { turn: rank.turn, within: rank.within }
+}
+
+pub(super) fn to_rank(rank: stored::Rank) -> Result<Rank, Wrong> {
+    Ok(Rank { turn: to_turn(rank.turn)?, within: rank.within })
+}
+
+/// Far from the ends of what can be counted, like any other number.
+pub(super) fn to_turn(turn: i64) -> Result<i64, Wrong> {
+    number("a turn", turn.unsigned_abs()).map(|_| turn)
+}
+
+pub(super) fn reservation(reservation: &Reservation) -> stored::Reservation {
+    stored::Reservation {
+        holder: text(&reservation.holder),
+        until_ms: reservation.until.map(Timestamp::as_millis),
+        reason: text(&reservation.reason),
+    }
+}
+
+pub(super) fn to_reservation(it: stored::Reservation) -> Result<Reservation, Wrong> {
+    Ok(Reservation {
+        holder: holder_id(&it.holder)?,
+        until: it.until_ms.map(Timestamp::from_millis),
+        reason: note(&it.reason)?,
     })
 }
 
@@ -184,6 +221,14 @@ pub(super) fn pool_spec(spec: &PoolSpec) -> stored::PoolSpec {
         order: order.into(),
         window_ms: spec.window.map(Ttl::as_millis),
         declared: spec.declared,
+        cleaning: spec.cleaning,
+        fair: spec.fair.as_ref().map(|share| stored::FairShare {
+            by: share.by().to_owned(),
+            weights: share
+                .weights()
+                .map(|(group, weight)| stored::Weight { group: group.to_owned(), weight })
+                .collect(),
+        }),
     }
 }
 
@@ -217,7 +262,12 @@ pub(super) fn to_pool_spec(spec: stored::PoolSpec) -> Result<PoolSpec, Wrong> {
         }
     };
     let window = spec.window_ms.map(|millis| ttl("window", millis)).transpose()?;
-    Ok(PoolSpec { capacity, order, window, declared: spec.declared })
+    let fair = spec.fair.map(|it| {
+        let weights = it.weights.iter().map(|it| (it.group.as_str(), it.weight));
+        FairShare::parse(&it.by, weights).map_err(wrong)
+    });
+    let cleaning = spec.cleaning && matches!(capacity, Capacity::Resources { .. });
+    Ok(PoolSpec { capacity, order, window, declared: spec.declared, cleaning, fair: fair.transpose()? })
 }
 
 pub(super) fn to_resource_spec(spec: stored::ResourceSpec) -> Result<ResourceSpec, Wrong> {

@@ -69,6 +69,7 @@ fn granted(token: u64) -> Reply {
         lifetime: Lifetime::Kept,
         since: Timestamp::default(),
         deadline: None,
+        also: Vec::new(),
     }))
 }
 

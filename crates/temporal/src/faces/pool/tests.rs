@@ -399,7 +399,7 @@ fn a_start_that_makes_no_sense_says_why() {
 fn acquired_by_script(ticket: u64) -> Mail {
     let acquire = Acquire {
         pool: PoolPath::new(Namespace::default(), PoolName::parse("pool").unwrap()),
-        demand: Demand { amount: Amount::Count(1), selector: None },
+        demand: Demand { amount: Amount::Count(1), selector: None, dirty: false },
         size: None,
         lifetime: Some(Lifetime::Kept),
         wait: Wait::Forever,

@@ -1,0 +1,42 @@
+//! What has to be cleaned goes only to those who clean, what is reserved only to the holder it is reserved for, and what is
+//! stolen goes as it was to the one it was stolen for.
+
+use tenure_core::{Event, Timestamp};
+
+use super::{Invariant, Ledger};
+
+#[derive(Debug)]
+pub(super) struct ResourceLife;
+
+impl Invariant for ResourceLife {
+    fn name(&self) -> &'static str {
+        "nothing dirty or reserved is handed out"
+    }
+
+    fn event(&mut self, before: &Ledger, _at: Timestamp, event: &Event) -> Result<(), String> {
+        let granted = match event {
+            Event::Granted { token, hold, .. } => Some((token, hold)),
+            _ => None,
+        };
+        if let Some((stolen, to)) = &before.stolen {
+            let given = granted.filter(|(_, hold)| hold.pool == stolen.pool && hold.taken == stolen.taken);
+            return match given {
+                Some((_, hold)) if hold.holder.id == *to => Ok(()),
+                _ => Err(format!("what was stolen for `{to}` was not given to it")),
+            };
+        }
+        let Some((token, hold)) = granted else { return Ok(()) };
+        let Some(pool) = before.pools.get(&hold.pool) else { return Ok(()) };
+        for name in &hold.taken.resources {
+            if pool.dirty.contains(name) != hold.taken.dirty {
+                let how = if hold.taken.dirty { "clean" } else { "dirty" };
+                return Err(format!("hold {} has {name}, which is {how}", token.0));
+            }
+            let reserved = pool.reserved.get(name).filter(|holder| **holder != hold.holder.id && !hold.taken.dirty);
+            if let Some(holder) = reserved {
+                return Err(format!("hold {} has {name}, which is reserved for `{holder}`", token.0));
+            }
+        }
+        Ok(())
+    }
+}

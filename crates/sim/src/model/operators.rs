@@ -1,0 +1,115 @@
+//! What operators do: each only if things are as they were believed to be.
+
+use tenure_core::*;
+
+use super::placement::Given;
+use super::{Model, Waiter};
+
+impl Model {
+    pub(super) fn steal(&mut self, steal: Steal) -> Result<Reply, Refusal> {
+        if let Some(request) = &steal.request
+            && let Some(done) = self.steal_again(&steal, request)
+        {
+            return done;
+        }
+        if self.pool(&steal.pool).is_none() {
+            return Err(Refusal::UnknownPool { pool: steal.pool });
+        }
+        let found = self.holds_of(&steal.pool).find(|hold| hold.token == steal.token);
+        let Some(hold) = found.filter(|hold| hold.holder.id == steal.holder) else {
+            let now = self.no_room(&steal.pool, 0).holders;
+            return Err(Refusal::MovedOn { pool: steal.pool, expected: steal.token, now });
+        };
+        let given = Given { units: hold.units, resources: hold.resources.clone(), all: hold.all, dirty: hold.dirty };
+        let pool = self.known(&steal.pool);
+        if pool.window.is_some() {
+            return Err(Refusal::WindowMismatch { pool: steal.pool, window: pool.window });
+        }
+        if pool.removing {
+            return Err(Refusal::PoolRemoving { pool: steal.pool });
+        }
+        let how = HoldEnd::Stolen { to: steal.to.id.clone(), reason: steal.reason };
+        self.end_hold(steal.token, how);
+        let as_if = Waiter {
+            id: WaiterId(0),
+            pool: steal.pool,
+            key: Key::from_bits(0),
+            holder: steal.to,
+            demand: Demand { amount: Amount::All, selector: None, dirty: false },
+            lifetime: steal.lifetime.unwrap_or(Lifetime::Leased(LEASE_DEFAULT)),
+            priority: Priority::default(),
+            deadline: None,
+            session: None,
+            request: steal.request,
+            away: false,
+            turn: 0,
+        };
+        Ok(Reply::Granted(Box::new(self.grant(as_if, given, false))))
+    }
+
+    pub(super) fn move_waiter(&mut self, to: MoveWaiter) -> Result<Reply, Refusal> {
+        let MoveWaiter { pool: path, waiter: id, holder, before, .. } = to;
+        if self.pool(&path).is_none() {
+            return Err(Refusal::UnknownPool { pool: path });
+        }
+        let changed = || Refusal::Changed { pool: path.clone(), why: String::new() };
+        let queue = self.queue(&path);
+        if !queue.iter().any(|waiter| waiter.id == id && waiter.holder.id == holder) {
+            return Err(changed());
+        }
+        let target = match before {
+            Some(other) if other == id => return Err(changed()),
+            Some(other) => Some(queue.iter().find(|waiter| waiter.id == other).ok_or_else(changed)?),
+            None => queue.iter().find(|waiter| waiter.id != id),
+        };
+        if let Some(target) = target {
+            let (other, priority, turn) = (target.id, target.priority, target.turn);
+            let at = self.waiters.iter().position(|waiter| waiter.id == id).expect("it waits");
+            let was = self.waiters.remove(at);
+            let turn = if before.is_some() { turn } else { turn - 1 };
+            let at = self.waiters.iter().position(|waiter| waiter.id == other).expect("it waits");
+            self.waiters.insert(at, Waiter { priority, turn, ..was.clone() });
+            self.note_turn(&was, false);
+        }
+        self.serve(&path);
+        Ok(Reply::Done)
+    }
+
+    pub(super) fn reserve(&mut self, reserve: Reserve) -> Result<Reply, Refusal> {
+        let Reserve { pool: path, resource, holder, lasts, instead_of, reason } = reserve;
+        if self.reserved_for(&path, &resource)? != instead_of {
+            return Err(Refusal::Changed { pool: path, why: String::new() });
+        }
+        if self.known(&path).removing {
+            return Err(Refusal::PoolRemoving { pool: path });
+        }
+        let until = lasts.map(|lasts| self.now + lasts);
+        self.set_reserved(&path, &resource, Some(Reservation { holder, until, reason }));
+        self.serve(&path);
+        Ok(Reply::Done)
+    }
+
+    pub(super) fn unreserve(&mut self, unreserve: Unreserve) -> Result<Reply, Refusal> {
+        let Unreserve { pool: path, resource, holder, .. } = unreserve;
+        if self.reserved_for(&path, &resource)? != Some(holder) {
+            return Err(Refusal::Changed { pool: path, why: String::new() });
+        }
+        self.set_reserved(&path, &resource, None);
+        self.serve(&path);
+        Ok(Reply::Done)
+    }
+
+    fn reserved_for(&self, path: &PoolPath, name: &ResourceName) -> Result<Option<HolderId>, Refusal> {
+        let pool = self.pool(path).ok_or_else(|| Refusal::UnknownPool { pool: path.clone() })?;
+        match pool.resources.iter().find(|it| it.spec.name == *name && !it.leaving) {
+            Some(resource) => Ok(resource.reserved.as_ref().map(|it| it.holder.clone())),
+            None => Err(Refusal::UnknownResource { pool: path.clone(), resource: name.clone() }),
+        }
+    }
+
+    pub(super) fn set_reserved(&mut self, path: &PoolPath, name: &ResourceName, reserved: Option<Reservation>) {
+        let pool = self.pool_mut(path);
+        let found = pool.resources.iter_mut().find(|it| it.spec.name == *name);
+        found.expect("what is reserved is there").reserved = reserved;
+    }
+}
