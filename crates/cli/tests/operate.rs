@@ -222,3 +222,32 @@ fn what_the_server_tells_cannot_leave_a_namespace() {
     assert_eq!(tool.run(&["pool", "rm", "db", "--namespace", "team-b"]).code, Some(1));
     tool.printed(&["pool", "rm", "db", "--namespace", "team-a"]);
 }
+
+#[test]
+fn a_stolen_hold_a_reserved_resource_and_a_short_quarantine_show_in_explain_top_and_history() {
+    let (_data, server) = serve();
+    let tool = Tool::of(&server);
+    tool.printed(&["pool", "set", "beds", "--resource", "bed-1", "--resource", "bed-2", "--cleaning"]);
+    tool.printed(&["acquire", "beds", "--holder", "ada", "--kept"]);
+    let token = ["steal", "beds", "--holder", "ada", "--token", "1", "--to", "bob", "--kept", "--reason", "ada left"];
+    assert!(tool.printed(&token).contains("token  2"), "the new holder has a token of its own");
+    tool.printed(&["pool", "quarantine", "beds", "bed-2", "--note", "wet", "--for", "10m"]);
+    tool.printed(&["reserve", "beds", "bed-2", "--holder", "cleo", "--reason", "arrives at noon"]);
+
+    let shown = tool.printed(&["show", "beds"]);
+    for part in ["after each hold", "quarantined: wet, returns in", "for cleo", "bob"] {
+        assert!(shown.contains(part), "{part} is missing from {shown}");
+    }
+    let explained = tool.printed(&["explain", "beds"]);
+    assert_eq!(explained, "pool `beds` has 2 resources, 1 held; nobody waits\n");
+    let frame = tool.printed(&["top", "--once"]);
+    for part in ["1 pool, 1 hold, 0 waiters", "\nPOOLS\n", "\nHOLDS\n", "bob"] {
+        assert!(frame.contains(part), "{part} is missing from {frame}");
+    }
+    let history = tool.printed(&["history", "beds"]);
+    for part in ["stolen: ada left, given to bob", "bed-2 quarantined: wet, returns in 10m", "bed-2, arrives at noon"] {
+        assert!(history.contains(part), "{part} is missing from {history}");
+    }
+    let late = tool.run(&["steal", "beds", "--holder", "ada", "--token", "1", "--to", "cleo", "--reason", "late"]);
+    assert_eq!(late.code, Some(1));
+}

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use crate::command::{Amount, Condition, Demand, Lifetime, Order};
 use crate::limits::{EXPLAINED_MAX, HOLDERS_TOLD_MAX, LOOKED_AT_MAX};
 use crate::names::*;
-use crate::pool::{Kind, Pool, Resource, Resources, Units};
+use crate::pool::{Kind, Pool, Resource, Resources, Taken, Units};
 use crate::record::{Hold, RequestStage, Waiter};
 use crate::refusal::Refusal;
 use crate::state::State;
@@ -59,7 +59,7 @@ impl Telling<'_> {
                 None => return Err(gone(format!("request `{request}` is unknown"))),
             },
         };
-        let waiter = self.state.waiters.get(&id).filter(|waiter| waiter.pool == *self.path);
+        let waiter = self.state.waiters.get(&id).filter(|waiter| waiter.parts().any(|(pool, _)| pool == self.path));
         waiter.map(|waiter| waiter.place(id)).ok_or_else(|| gone(format!("number {} does not wait for it", id.0)))
     }
 
@@ -119,14 +119,29 @@ impl Telling<'_> {
         sentences.extend(self.ahead(place, waiter));
         sentences.extend(self.turn(waiter));
         match &self.pool.kind {
-            Kind::Units(units) => self.units(units, &waiter.demand, &mut sentences),
+            Kind::Units(units) => self.units(units, self.demand(waiter), &mut sentences),
             Kind::Resources(resources) => self.resources(resources, place, waiter, &mut sentences),
+        }
+        if waiter.is_set() {
+            let others = waiter.parts().filter(|(pool, _)| *pool != self.path);
+            let others: Vec<_> = others.map(|(pool, _)| format!("`{}`", pool.name())).collect();
+            sentences.push(format!("it is served when {} can give it what it wants too", others.join(" and ")));
         }
         sentences
     }
 
+    /// What it wants of this pool.
+    fn demand<'a>(&self, waiter: &'a Waiter) -> &'a Demand {
+        waiter.part(self.path).0
+    }
+
+    /// What it has of this pool.
+    fn taken<'a>(&self, hold: &'a Hold) -> &'a Taken {
+        hold.parts().find(|(pool, _)| *pool == self.path).map_or(&hold.taken, |(_, taken)| taken)
+    }
+
     fn who(&self, waiter: &Waiter, position: Option<usize>) -> String {
-        let mut text = format!("`{}` waits for {}", waiter.holder.id, self.wanted(&waiter.demand));
+        let mut text = format!("`{}` waits for {}", waiter.holder.id, self.wanted(self.demand(waiter)));
         if let Some(position) = position {
             text += &format!(", at place {position}");
         }
@@ -161,10 +176,13 @@ impl Telling<'_> {
         let queue = &self.pool.queue;
         let mut ahead =
             queue.after(None).take_while(|it| *it < place).filter(|it| !queue.is_away(*it)).take(LOOKED_AT_MAX);
-        let first = ahead.find(|it| self.compete(&self.state.waiters[&it.arrival()].demand, &waiter.demand))?;
-        let others = ahead.filter(|it| self.compete(&self.state.waiters[&it.arrival()].demand, &waiter.demand)).count();
+        let first =
+            ahead.find(|it| self.compete(self.demand(&self.state.waiters[&it.arrival()]), self.demand(waiter)))?;
+        let others = ahead
+            .filter(|it| self.compete(self.demand(&self.state.waiters[&it.arrival()]), self.demand(waiter)))
+            .count();
         let first = &self.state.waiters[&first.arrival()];
-        let next = format!("`{}`, who wants {}, is served before it", first.holder.id, self.wanted(&first.demand));
+        let next = format!("`{}`, who wants {}, is served before it", first.holder.id, self.wanted(self.demand(first)));
         let next = if others == 0 { next } else { format!("{next}, and so are {others} more") };
         Some(match self.pool.order {
             Order::Strict => next,
@@ -220,7 +238,7 @@ impl Telling<'_> {
         });
         for token in holds.iter().take(HOLDERS_TOLD_MAX) {
             let hold = &self.state.holds[token];
-            let held = count(hold.taken.units, "unit");
+            let held = count(self.taken(hold).units, "unit");
             let how = self.until(hold);
             sentences.push(match self.pool.window {
                 Some(_) => format!("{held} of the rate, taken by `{}`, {how}", hold.holder.id),
@@ -241,7 +259,7 @@ impl Telling<'_> {
         let enough = if all { holds.next_back() } else { None };
         let last = enough.or_else(|| {
             holds.find(|hold| {
-                ended += u64::from(hold.taken.units);
+                ended += u64::from(self.taken(hold).units);
                 ended >= missing
             })
         });
@@ -264,7 +282,7 @@ impl Telling<'_> {
     }
 
     fn resources(&self, resources: &Resources, place: Place, waiter: &Waiter, sentences: &mut Vec<String>) {
-        let matching = self.pool.matching(resources, &waiter.demand);
+        let matching = self.pool.matching(resources, self.demand(waiter));
         let mut candidates: Vec<_> = resources.staying().filter(|(_, it)| matching.contains(it.ordinal)).collect();
         // What is held ends before what needs somebody's doing; then in the order of declaration.
         candidates.sort_by_key(|(_, it)| {
@@ -288,13 +306,13 @@ impl Telling<'_> {
         let mut reasons = Vec::new();
         if let Some(token) = resource.hold {
             let hold = &self.state.holds[&token];
-            let does = if hold.taken.dirty { "is being cleaned by" } else { "is held by" };
+            let does = if self.taken(hold).dirty { "is being cleaned by" } else { "is held by" };
             reasons.push(format!("{does} `{}` with token {}, {}", hold.holder.id, token.0, self.until(hold)));
         }
         if let Some(condition) = self.condition(&resource.condition, resource.until) {
             reasons.push(format!("is {condition}"));
         }
-        match (resource.dirty, waiter.demand.dirty, resource.hold) {
+        match (resource.dirty, self.demand(waiter).dirty, resource.hold) {
             (true, false, None) => {
                 reasons.push("has to be cleaned: whoever acquires it as dirty and releases it returns it".into())
             }
@@ -302,7 +320,7 @@ impl Telling<'_> {
             _ => {}
         }
         if let Some(reserved) =
-            resource.reserved.as_ref().filter(|it| it.holder != waiter.holder.id && !waiter.demand.dirty)
+            resource.reserved.as_ref().filter(|it| it.holder != waiter.holder.id && !self.demand(waiter).dirty)
         {
             let until = match reserved.until {
                 Some(until) => format!("for another {}", self.from_now(until)),
@@ -326,8 +344,8 @@ impl Telling<'_> {
         let ahead = ahead.filter(|it| !self.pool.queue.is_away(*it)).take(LOOKED_AT_MAX);
         let mut ahead = ahead.map(|it| &self.state.waiters[&it.arrival()]);
         let could = |waiter: &&alloc::boxed::Box<Waiter>| {
-            waiter.demand.dirty == resource.dirty
-                && self.pool.matching(kept, &waiter.demand).contains(resource.ordinal)
+            self.demand(waiter).dirty == resource.dirty
+                && self.pool.matching(kept, self.demand(waiter)).contains(resource.ordinal)
                 && resource.reserved.as_ref().is_none_or(|reserved| reserved.holder == waiter.holder.id)
         };
         ahead.find(could).map(|waiter| &waiter.holder.id)

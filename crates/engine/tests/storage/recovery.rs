@@ -34,7 +34,7 @@ fn what_is_replayed_is_what_was() {
             world.events.iter().map(|it| format!("{:?}", it.event).split([' ', '{']).next().map(str::to_owned)),
         );
     }
-    assert_eq!(kinds.len(), 19, "every kind of event has happened: {kinds:?}");
+    assert_eq!(kinds.len(), 22, "every kind of event has happened: {kinds:?}");
     assert!(timed > 0 && adopted > 0, "{timed} session's holds had a time, {adopted} became leases");
 }
 

@@ -246,7 +246,7 @@ impl World {
                     1 => Condition::Quarantined(Note::parse("smells").expect("valid")),
                     _ => Condition::InService,
                 };
-                let lasts = self.random.one_in(3).then(|| Ttl::from_millis(1 + self.random.next() % 5_000));
+                let lasts = self.random.one_in(2).then(|| Ttl::from_millis(1 + self.random.next() % 20_000));
                 Command::SetCondition(SetCondition { pool: self.pool(), resource, condition, lasts })
             }
             94 => Command::RemovePool { pool: self.pool() },
@@ -258,7 +258,7 @@ impl World {
                 Some((_, token, ..)) => Command::TakeBack { token: *token },
                 None => Command::Expire,
             },
-            _ => Command::Expire,
+            _ => self.operator(),
         }
     }
 
@@ -348,6 +348,46 @@ impl World {
         OwnerId::parse(&format!("workflow-{}", self.random.below(5))).expect("valid")
     }
 
+    /// What operators do, some of it to what is there.
+    fn operator(&mut self) -> Command {
+        let reason = Note::parse("because").expect("valid");
+        let (pool, resource) = (self.pool(), resource_name(self.random.below(6)));
+        let holder = HolderId::parse(&format!("h{}", self.random.below(3))).expect("valid");
+        match self.random.below(4) {
+            0 => {
+                let lasts = self.random.one_in(2).then(|| Ttl::from_millis(1 + self.random.next() % 20_000));
+                Command::Reserve(Reserve { pool, resource, holder, lasts, instead_of: None, reason })
+            }
+            1 => Command::Unreserve(Unreserve { pool, resource, holder, reason }),
+            2 => {
+                let found = self.random.pick(&self.keys).map(|(_, token, ..)| *token);
+                let state = self.machine.state();
+                let Some((token, hold)) = found.and_then(|token| Some((token, state.hold(token)?))) else {
+                    return Command::Expire;
+                };
+                Command::Steal(Steal {
+                    pool: hold.pool.clone(),
+                    holder: hold.holder.id.clone(),
+                    token,
+                    to: hold.holder.clone(),
+                    lifetime: None,
+                    request: None,
+                    reason,
+                })
+            }
+            _ => {
+                let found = self.random.pick(&self.waiters).copied();
+                let other = self.random.pick(&self.waiters).copied().filter(|_| self.random.one_in(2));
+                let Some((waiter, _)) = found.and_then(|id| self.machine.state().waiter(id)) else {
+                    return Command::Expire;
+                };
+                let (pool, holder) = (waiter.pool.clone(), waiter.holder.id.clone());
+                let waiter = found.expect("it was just seen");
+                Command::MoveWaiter(MoveWaiter { pool, waiter, holder, before: other, reason })
+            }
+        }
+    }
+
     fn spec(&mut self) -> PoolSpec {
         let capacity = if self.random.one_in(2) {
             Capacity::Units(self.random.below(5) as u32)
@@ -373,13 +413,14 @@ impl World {
             });
             Capacity::Resources { placement, resources: resources.collect() }
         };
+        let cleaning = matches!(capacity, Capacity::Resources { .. }) && self.random.one_in(3);
         PoolSpec {
             capacity,
+            cleaning,
+            fair: self.random.one_in(3).then(|| FairShare::parse("holder", [("h1", 3)]).expect("valid")),
             order: if self.random.one_in(2) { Order::Strict } else { Order::Backfill },
             window: self.random.one_in(6).then(|| Ttl::from_millis(1 + self.random.next() % 10_000)),
             declared: !self.random.one_in(4),
-            cleaning: self.random.one_in(3),
-            fair: None,
         }
     }
 }
