@@ -127,12 +127,12 @@ impl Ledger {
                 }
             }
             Event::Ended { token, .. } => {
-                if let Some(hold) = self.holds.remove(token)
-                    && let Some(listed) = self.pools.get_mut(&hold.pool)
-                {
+                let Some(hold) = self.holds.remove(token) else { return };
+                for (pool, taken) in hold.parts() {
+                    let Some(listed) = self.pools.get_mut(pool) else { continue };
                     // What is no longer listed leaves when it is let go.
                     let names = listed.names();
-                    let leaves = |name: &ResourceName| hold.taken.resources.contains(name) && !names.contains(name);
+                    let leaves = |name: &ResourceName| taken.resources.contains(name) && !names.contains(name);
                     listed.resource_conditions.retain(|name, _| !leaves(name));
                 }
             }
@@ -151,7 +151,8 @@ impl Ledger {
                 listed.spec = spec.clone();
                 let names = listed.names();
                 let held = |name: &ResourceName| {
-                    self.holds.values().any(|hold| hold.pool == *pool && hold.taken.resources.contains(name))
+                    let parts = self.holds.values().flat_map(Hold::parts);
+                    parts.into_iter().any(|(path, taken)| path == pool && taken.resources.contains(name))
                 };
                 listed.resource_conditions.retain(|name, _| names.contains(name) || held(name));
             }
@@ -190,14 +191,15 @@ impl Ledger {
         }
     }
 
-    pub fn holds_of<'a>(&'a self, pool: &'a PoolPath) -> impl Iterator<Item = &'a Hold> {
-        self.holds.values().filter(move |hold| hold.pool == *pool)
+    /// What holds have of a pool.
+    pub fn holds_of<'a>(&'a self, pool: &'a PoolPath) -> impl Iterator<Item = &'a Taken> {
+        self.holds.values().flat_map(Hold::parts).filter(move |(path, _)| *path == pool).map(|(_, taken)| taken)
     }
 
     /// Units that nobody has.
     pub fn free_units(&self, pool: &PoolPath, size: u32) -> u32 {
-        let used: u64 = self.holds_of(pool).map(|hold| u64::from(hold.taken.units)).sum();
-        let all_taken = self.holds_of(pool).any(|hold| hold.taken.all);
+        let used: u64 = self.holds_of(pool).map(|taken| u64::from(taken.units)).sum();
+        let all_taken = self.holds_of(pool).any(|taken| taken.all);
         if all_taken { 0 } else { u32::try_from(u64::from(size).saturating_sub(used)).expect("at most the size") }
     }
 }

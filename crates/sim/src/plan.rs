@@ -190,6 +190,18 @@ pub struct AskAcquire {
     pub request: Option<u8>,
     /// What is done with the hold.
     pub then: Then,
+    /// What is wanted of further pools.
+    #[serde(default)]
+    pub also: Vec<AskPart>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskPart {
+    pub pool: u8,
+    /// All of it if 0.
+    pub amount: u32,
+    pub selector: Option<u8>,
+    pub size: Option<u32>,
 }
 
 impl AskAcquire {
@@ -206,6 +218,7 @@ impl AskAcquire {
             in_session: false,
             request: None,
             then: Then::Forget,
+            also: Vec::new(),
         }
     }
 }

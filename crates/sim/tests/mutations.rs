@@ -12,7 +12,7 @@ use tenure_sim::{Options, Plan, Sabotage, run, shrink};
 const SEEDS_MAX: u64 = 1_500;
 
 /// In the rules and in the engine.
-const MISTAKES: [Mistake; 18] = [
+const MISTAKES: [Mistake; 20] = [
     Mistake::ExpiresLate,
     Mistake::GrantsLess,
     Mistake::EndsWindowsEarly,
@@ -31,6 +31,8 @@ const MISTAKES: [Mistake; 18] = [
     Mistake::ForgetsARow,
     Mistake::AnswersBeforeTheSync,
     Mistake::ServesTheAbsent,
+    Mistake::ForgetsTheSets,
+    Mistake::ServesOnePoolOfASet,
 ];
 
 /// In what the engine runs on, and in what it is told.

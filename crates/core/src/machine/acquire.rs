@@ -7,7 +7,6 @@ use crate::command::*;
 use crate::deadlock;
 use crate::event::Event;
 use crate::limits::{HOLDS_PER_OWNER_MAX, LANES_PER_POOL_MAX, LEASE_DEFAULT};
-use crate::mutation::Mistake;
 use crate::names::*;
 use crate::placement;
 use crate::pool::{Kind, Pool};
@@ -135,10 +134,9 @@ impl Step<'_> {
 
     /// Refuses a wait that could never end.
     pub(super) fn check_deadlock(&self, id: WaiterId, waiter: &Waiter) -> Result<(), Refusal> {
-        let found = if waiter.holds_on { deadlock::cycle(self.state(), id, waiter) } else { None };
-        match found {
-            Some(cycle) if !Mistake::WaitsForEver.is_made() => Err(Refusal::Deadlock { cycle }),
-            _ => Ok(()),
+        match waiter.holds_on.then(|| deadlock::cycle(self.state(), id, waiter)).flatten() {
+            Some(cycle) => Err(Refusal::Deadlock { cycle }),
+            None => Ok(()),
         }
     }
 

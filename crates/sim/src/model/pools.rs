@@ -105,7 +105,7 @@ impl Model {
         if created {
             self.pools.push(Pool::new(path.clone(), &spec));
         } else {
-            let names: Vec<_> = self.holds_of(&path).flat_map(|hold| hold.resources.clone()).collect();
+            let names: Vec<_> = self.holds_of(&path).flat_map(|has| has.resources.to_vec()).collect();
             self.pool_mut(&path).set(&spec, |name| names.contains(name));
         }
         self.note_busy(&path);
@@ -113,11 +113,8 @@ impl Model {
         for id in self.queue(&path).iter().map(|waiter| waiter.id).collect::<Vec<_>>() {
             let waiter = self.waiters.iter().find(|waiter| waiter.id == id).expect("it waits");
             let pool = self.known(&path);
-            let wrong_window = match waiter.lifetime {
-                Lifetime::Window(own) => pool.window != Some(own),
-                _ => pool.window.is_some(),
-            };
-            if wrong_window || pool.never_fits(&waiter.demand).is_some() {
+            let demand = waiter.wants(&path).expect("it waits for it");
+            if waiter.window(&path) != pool.window || pool.never_fits(demand).is_some() {
                 self.end_wait(id, WaitEnd::NeverFits);
             }
         }
@@ -146,6 +143,10 @@ impl Model {
         }
         self.note_busy(&path);
         self.note_idle(&path);
+        // What is kept aside elsewhere for those who want something of this pool too is, or is not any more.
+        let others = self.queue(&path).into_iter().filter(|waiter| !waiter.away).flat_map(|waiter| waiter.parts());
+        let others: Vec<_> = others.map(|(other, _)| other).filter(|other| *other != path).collect();
+        self.to_serve.extend(others);
         self.serve(&path);
         Ok(Reply::Done)
     }

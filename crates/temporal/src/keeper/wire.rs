@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use tenure_core::{Command, Event, Lifetime, Query, Refusal, Reply, Seq, SessionId, Timestamp, Token, View};
 
 /// Raised with every change of a message or of anything in it.
-pub(crate) const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 2;
 
 /// A process in front of the keepers. Another number in each life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
