@@ -20,8 +20,6 @@ pub enum Mistake {
     Overtakes,
     /// The same, for named resources.
     IgnoresClaims,
-    /// Those who wait for each other are let wait.
-    WaitsForEver,
     /// What a waiting set needs is given to those behind it.
     ForgetsTheSets,
     /// A set that ends leaves what it had of its further pools to nobody.

@@ -48,7 +48,7 @@ pub(crate) fn next(state: &State, unserved: &BTreeSet<PoolPath>, path: &PoolPath
             }
             None => {}
         }
-        left.keep_aside(state, pool, &wish?, nonce);
+        left.keep_aside(state, pool, &wish?);
     }
     None
 }
@@ -73,7 +73,7 @@ pub(crate) fn room(
         if wish.place >= place {
             break;
         }
-        left.keep_aside(state, pool, &wish, nonce);
+        left.keep_aside(state, pool, &wish);
         if left.is_empty() {
             return None;
         }
@@ -132,13 +132,13 @@ fn wishes<'a>(state: &'a State, pool: &'a Pool) -> impl Iterator<Item = Option<W
 }
 
 /// What of a pool is free and not kept aside for somebody ahead.
-pub(crate) enum Left {
+enum Left {
     Units(u32),
     Resources(Ordinals),
 }
 
 impl Left {
-    pub(crate) fn of(pool: &Pool) -> Self {
+    fn of(pool: &Pool) -> Self {
         match &pool.kind {
             Kind::Units(units) => Self::Units(units.free()),
             Kind::Resources(resources) => Self::Resources(resources.open.clone()),
@@ -152,7 +152,7 @@ impl Left {
         }
     }
 
-    pub(crate) fn fit(&self, pool: &Pool, demand: &Demand, holder: Option<&HolderId>, nonce: u128) -> Option<Taken> {
+    fn fit(&self, pool: &Pool, demand: &Demand, holder: Option<&HolderId>, nonce: u128) -> Option<Taken> {
         match (self, &pool.kind) {
             (Self::Units(left), Kind::Units(units)) => {
                 let taken = take_units(units, demand.amount)?;
@@ -174,30 +174,26 @@ impl Left {
     }
 
     /// Takes out what those behind do not get because of a waiter that is not served yet.
-    fn keep_aside(&mut self, state: &State, pool: &Pool, wish: &Wish<'_>, nonce: u128) {
+    fn keep_aside(&mut self, state: &State, pool: &Pool, wish: &Wish<'_>) {
         let claims = if wish.set { claims(state, wish.place.arrival()) } else { pool.order == Order::Strict };
-        if claims && !Mistake::ForgetsTheSets.is_made() {
-            let fitting = self.fit(pool, wish.demand, wish.holder, nonce);
-            self.take(pool, wish, fitting.as_ref());
+        if !claims || Mistake::ForgetsTheSets.is_made() {
+            return;
         }
-    }
-
-    /// Takes out what was chosen, or all that the demand could use if there is not enough.
-    fn take(&mut self, pool: &Pool, wish: &Wish<'_>, chosen: Option<&Taken>) {
-        match (self, &pool.kind, chosen) {
-            (Self::Units(left), _, Some(taken)) => *left -= taken.units,
-            (Self::Units(left), _, None) => *left = 0,
-            (Self::Resources(left), _, Some(taken)) => {
-                for name in &taken.resources {
-                    let (_, resource) = pool.resource(name).expect("what was chosen is there");
-                    left.remove(resource.ordinal);
-                }
+        match (self, &pool.kind) {
+            (Self::Units(left), Kind::Units(units)) => {
+                let taken = take_units(units, wish.demand.amount).map(|taken| taken.units);
+                *left -= taken.filter(|taken| taken <= left).unwrap_or(*left);
             }
-            (Self::Resources(left), Kind::Resources(resources), None) => {
-                let matching = left.and(&pool.matching(resources, wish.demand));
-                left.subtract(&resources.only_for(matching, wish.demand, wish.holder));
+            (Self::Resources(left), Kind::Resources(resources)) => {
+                let matching = pool.matching(resources, wish.demand);
+                let wanted = wanted(wish.demand.amount, &matching);
+                let open = resources.only_for(left.and(&matching), wish.demand, wish.holder);
+                // Those that the placement prefers. Which it will be is not decided yet: a random choice is made once.
+                let preferred = resources.free.iter().filter(|slot| open.contains(slot.ordinal));
+                let enough = wanted <= open.len();
+                preferred.take(if enough { wanted } else { usize::MAX }).for_each(|slot| left.remove(slot.ordinal));
             }
-            (Self::Resources(_), Kind::Units(_), None) => unreachable!("what is left of a pool is of its kind"),
+            _ => unreachable!("what is left of a pool is of its kind"),
         }
     }
 }

@@ -163,10 +163,9 @@ impl Step<'_> {
 
     /// Refuses a wait that could never end.
     pub(super) fn check_deadlock(&self, id: WaiterId, waiter: &Waiter) -> Result<(), Refusal> {
-        let found = if waiter.holds_on { deadlock::cycle(self.state(), id, waiter) } else { None };
-        match found {
-            Some(cycle) if !Mistake::WaitsForEver.is_made() => Err(Refusal::Deadlock { cycle }),
-            _ => Ok(()),
+        match waiter.holds_on.then(|| deadlock::cycle(self.state(), id, waiter)).flatten() {
+            Some(cycle) => Err(Refusal::Deadlock { cycle }),
+            None => Ok(()),
         }
     }
 
