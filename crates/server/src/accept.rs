@@ -13,7 +13,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Sleep;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -29,6 +30,10 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// What a connection must say before it is known to speak HTTP: as much as HTTP/2 begins with. Until then HTTP has no limit
 /// of its own to how long it listens.
 const FIRST_WORDS_BYTES: usize = 24;
+/// What is read of a connection before it is others' turn, if there is so much: a few hundred small calls. HTTP/2 reads as long as
+/// there is something to read, writes nothing meanwhile, and makes a task of every call; and tasks that come out of a task are run
+/// before those that were woken elsewhere. One connection that says very much would keep all others waiting.
+const TURN_BYTES: usize = 32 * 1024;
 /// What is still read of a connection that does not take its answers. HTTP/2 would go on for ever, and keep every answer:
 /// neither the headers nor the number of calls is bounded by its windows. Something must be read, because a client may be able
 /// to read only once it has been rid of what it is saying.
@@ -137,6 +142,7 @@ pub(crate) struct Socket {
     stream: Stream,
     opening: Option<Opening>,
     unread: Unread,
+    turn: Turn,
 }
 
 /// Whichever way it is spoken on.
@@ -152,6 +158,41 @@ struct Opening {
     face: Face,
     unsaid: usize,
     end: Pin<Box<Sleep>>,
+}
+
+/// How much was read without a break, and the break.
+#[derive(Debug, Default)]
+struct Turn {
+    read: usize,
+    pause: Option<oneshot::Receiver<()>>,
+}
+
+impl Turn {
+    fn may_read(&mut self, context: &mut Context<'_>) -> bool {
+        if let Some(pause) = &mut self.pause {
+            // If nobody is left to end it, the server stops, and it does not matter.
+            if Pin::new(pause).poll(context).is_pending() {
+                return false;
+            }
+            *self = Self::default();
+        }
+        true
+    }
+
+    fn has_read(&mut self, bytes: usize) {
+        self.read += bytes;
+        if self.read >= TURN_BYTES {
+            let (end, pause) = oneshot::channel();
+            self.pause = Some(pause);
+            let runtime = Handle::current();
+            // What another thread spawns is run after all that is waiting by now; what is spawned here would be run before.
+            tokio::task::spawn_blocking(move || runtime.spawn(async { end.send(()) }));
+        }
+    }
+
+    fn has_read_all(&mut self) {
+        self.read = 0;
+    }
 }
 
 /// Whether the peer reads its answers.
@@ -205,7 +246,7 @@ impl Socket {
     fn new(stream: Stream, face: Face, patience: Patience) -> Self {
         let end = Box::pin(tokio::time::sleep(patience.opening));
         let opening = Some(Opening { face, unsaid: FIRST_WORDS_BYTES, end });
-        Self { stream, opening, unread: Unread::new(patience.reading) }
+        Self { stream, opening, unread: Unread::new(patience.reading), turn: Turn::default() }
     }
 
     fn tcp(&self) -> &TcpStream {
@@ -271,7 +312,7 @@ impl Connected for Socket {
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let socket = self.get_mut();
-        if !socket.unread.may_read(context) {
+        if !socket.turn.may_read(context) || !socket.unread.may_read(context) {
             return Poll::Pending;
         }
         let before = buffer.filled().len();
@@ -282,6 +323,10 @@ impl AsyncRead for Socket {
         let read = buffer.filled().len() - before;
         socket.has_said(read);
         socket.unread.has_read(read);
+        match &polled {
+            Poll::Ready(_) => socket.turn.has_read(read),
+            Poll::Pending => socket.turn.has_read_all(),
+        }
         match &mut socket.opening {
             Some(opening) if polled.is_pending() => {
                 ready!(opening.end.as_mut().poll(context));

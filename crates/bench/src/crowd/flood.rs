@@ -21,9 +21,12 @@ pub(crate) async fn run(server: &Server, scale: Scale) -> Outcome<Told> {
     told.asked = format!("{} streams, each {} acquires at once", scale.flooders, scale.flood_each);
     // Beyond the mailbox everybody is told to come back.
     told.others_may_be_refused = true;
-    let mut flooders = JoinSet::new();
+    let mut lines = Vec::new();
     for number in 0..scale.flooders {
-        let line = Line::open(&server.grpc, &format!("flooder-{number}")).await?;
+        lines.push(Line::open(&server.grpc, &format!("flooder-{number}")).await?);
+    }
+    let mut flooders = JoinSet::new();
+    for (number, line) in lines.into_iter().enumerate() {
         flooders.spawn(flood(line, number, scale.flood_each));
     }
     let mut answers = BTreeMap::<_, u64>::new();

@@ -53,16 +53,9 @@ fn frame(bytes: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) 
     bytes.extend(payload);
 }
 
-/// What became of one that speaks and never reads.
-#[derive(Debug)]
-pub(crate) struct Spoken {
-    /// How much the server, or the system for it, has taken.
-    pub(crate) bytes: usize,
-    pub(crate) was_hung_up_on: bool,
-}
-
-/// Says all that there is to say, as far as it is taken, and waits to be hung up on. On a thread of its own.
-pub(crate) fn speak(address: &str, mut words: impl FnMut() -> Option<Vec<u8>>) -> Outcome<Spoken> {
+/// Says all that there is to say, as far as it is taken, and waits for a while to be hung up on. Gives how much the server, or the
+/// system for it, has taken. On a thread of its own.
+pub(crate) fn speak(address: &str, mut words: impl FnMut() -> Option<Vec<u8>>) -> Outcome<usize> {
     // What is not read is not to lie about in the system either.
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.set_recv_buffer_size(4_096)?;
@@ -79,21 +72,20 @@ pub(crate) fn speak(address: &str, mut words: impl FnMut() -> Option<Vec<u8>>) -
                     rest = &rest[count..];
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                    return Ok(Spoken { bytes, was_hung_up_on: false });
-                }
-                Err(_) => return Ok(Spoken { bytes, was_hung_up_on: true }),
+                // Hung up on, or never.
+                Err(_) => return Ok(bytes),
             }
         }
     }
-    Ok(Spoken { bytes, was_hung_up_on: is_hung_up_on(&socket)? })
+    is_hung_up_on(&socket)?;
+    Ok(bytes)
 }
 
 /// Waits for it. The end of the answers says it, but they are not to be read; the system knows.
 fn is_hung_up_on(socket: &TcpStream) -> Outcome<bool> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut fds = [PollFd::new(socket, PollFlags::RDHUP)];
-    let patience = Timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
+    let patience = Timespec { tv_sec: 10, tv_nsec: 0 };
     Ok(poll(&mut fds, Some(&patience))? > 0)
 }
 

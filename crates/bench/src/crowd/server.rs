@@ -79,6 +79,14 @@ impl Server {
         Ok(line.trim().trim_end_matches("kB").trim().parse()?)
     }
 
+    /// How many connections it has, listening ones too.
+    pub(crate) fn sockets(&self) -> Outcome<usize> {
+        let files = fs::read_dir(format!("/proc/{}/fd", self.pid))?;
+        // Some are gone by the time they are looked at.
+        let names = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
+        Ok(names.filter(|name| name.to_string_lossy().starts_with("socket:")).count())
+    }
+
     pub(crate) fn log(&self) -> Outcome<String> {
         Ok(fs::read_to_string(self.folder.path().join("log"))?)
     }

@@ -307,7 +307,8 @@ impl Stream for SessionStream {
             stream.requests = None;
             return Poll::Ready(Some(Err(status)));
         }
-        let mut answers: Vec<_> = stream.ready.drain(..).collect();
+        // With its memory: a stream that was asked much once would keep it, and a connection may have many streams.
+        let mut answers = Vec::from(std::mem::take(&mut stream.ready));
         let mut bytes = 0;
         while answers.len() < ANSWERS_PER_MESSAGE_MAX
             && bytes < MESSAGE_BYTES

@@ -1,6 +1,10 @@
-//! Clients that never read their answers: they are hung up on after a while, and others never notice.
+//! Clients that never read their answers, and clients that never stop asking: others are served all the same.
 
 use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::Shutdown;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
@@ -54,4 +58,64 @@ async fn who_never_reads_over_http_1_is_hung_up_on_and_others_are_served() {
     assert!(within(asking.write_all(&many)).await.is_err(), "all was listened to");
     is_hung_up_on(&watching).await;
     fixture.assert_serves().await;
+}
+
+/// Calls by hand, as fast as they go: no library would let one.
+fn calls(first: u32, count: u32) -> Vec<u8> {
+    let frame = |bytes: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]| {
+        bytes.extend(&(payload.len() as u32).to_be_bytes()[1..]);
+        bytes.extend([kind, flags]);
+        bytes.extend(stream.to_be_bytes());
+        bytes.extend(payload);
+    };
+    // `:method: POST` and `:scheme: http` by their numbers, the rest spelled out.
+    let mut headers = vec![0x83, 0x86];
+    for (name, value) in [
+        (":path", "/tenure.v1.Tenure/Release"),
+        (":authority", "x"),
+        ("content-type", "application/grpc"),
+        ("te", "trailers"),
+    ] {
+        headers.extend([0, name.len() as u8]);
+        headers.extend(name.bytes());
+        headers.push(value.len() as u8);
+        headers.extend(value.bytes());
+    }
+    let mut bytes = Vec::new();
+    for number in first..first + count {
+        let stream = 2 * number + 1;
+        frame(&mut bytes, 1, 4, stream, &headers);
+        frame(&mut bytes, 0, 1, stream, b"\0\0\0\0\0");
+    }
+    bytes
+}
+
+/// With one thread for everybody, as on a small machine.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn who_asks_without_a_break_does_not_keep_others_waiting() {
+    let fixture = Fixture::start().await;
+    let mut client = fixture.grpc().await;
+    let address = fixture.server.grpc_addr();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let over = is_over.clone();
+    let flooder = std::thread::spawn(move || {
+        let mut socket = std::net::TcpStream::connect(address).unwrap();
+        let mut answers = socket.try_clone().unwrap();
+        // It reads, so that it is listened to.
+        let reader = std::thread::spawn(move || std::io::copy(&mut answers, &mut std::io::sink()));
+        socket.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
+        let mut said = 0;
+        while !over.load(Ordering::Relaxed) {
+            socket.write_all(&calls(said, 1_000)).unwrap();
+            said += 1_000;
+        }
+        socket.shutdown(Shutdown::Both).unwrap();
+        reader.join().unwrap().ok();
+        said
+    });
+    for number in 0..50 {
+        within(client.acquire(acquire(&format!("pool-{number}"), "alice"))).await.unwrap();
+    }
+    is_over.store(true, Ordering::Relaxed);
+    assert_ne!(flooder.join().unwrap(), 0);
 }
