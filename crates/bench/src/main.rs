@@ -68,7 +68,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             write("throughput.svg", &plot::bars(&measured.tables))?;
             write("latency.svg", &plot::curves(&measured.latencies))?;
         }
-        (page::Part::Servers, measured.markdown())
+        (page::Part::Servers, measured.markdown(arguments.write))
     };
     println!("{text}");
     if arguments.write {

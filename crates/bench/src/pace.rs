@@ -14,13 +14,15 @@ pub(crate) type Latencies = Histogram<u64>;
 
 /// Enough to tell 1.00 ms from 1.01 ms.
 const DIGITS: u8 = 3;
+/// What takes longer counts as this long.
+const LATENCY_MAX: Duration = Duration::from_secs(600);
 /// Beyond this the server does not keep up, and memory would run out.
 const UNDER_WAY_MAX: usize = 200_000;
 /// How far apart the pacer wakes at least: with a wake-up for each request it would take the processor from the server.
 const WAKE: Duration = Duration::from_micros(100);
 
 pub(crate) fn latencies() -> Latencies {
-    Histogram::new(DIGITS).expect("so many digits are allowed")
+    Histogram::new_with_bounds(1, LATENCY_MAX.as_nanos() as u64, DIGITS).expect("these are allowed")
 }
 
 pub(crate) fn record(latencies: &mut Latencies, latency: Duration) {
@@ -110,4 +112,32 @@ fn pacer(rate: f64, span: Duration) -> mpsc::UnboundedReceiver<Vec<Instant>> {
         }
     });
     due
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_latency_is_told_as_it_was_recorded() {
+        let mut measured = latencies();
+        for micros in [100, 2_000, 30_000_000] {
+            record(&mut measured, Duration::from_micros(micros));
+        }
+        let told = [0.0, 0.5, 1.0].map(|quantile| measured.value_at_quantile(quantile) as f64 / 1e3);
+        for (told, recorded) in told.into_iter().zip([100.0, 2_000.0, 30_000_000.0]) {
+            assert!((told / recorded - 1.0).abs() < 0.001, "{told} of {recorded}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_due_is_due_at_even_distances_whenever_it_is_told() {
+        let mut told = Vec::new();
+        let mut due = pacer(1_000.0, Duration::from_millis(20));
+        while let Some(batch) = due.recv().await {
+            told.extend(batch);
+        }
+        assert_eq!(told.len(), 21);
+        assert!(told.windows(2).all(|pair| (pair[1] - pair[0]).as_micros().abs_diff(1_000) <= 1), "{told:?}");
+    }
 }

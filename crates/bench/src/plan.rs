@@ -150,8 +150,9 @@ const DEEP: Shape = Shape { connections: 4, tasks: 64 };
 const WIDE: Shape = Shape { connections: 32, tasks: 1 };
 /// As many who want the same, on few streams.
 const DEEP_HOT: Shape = Shape { connections: 4, tasks: 8 };
-/// One holds, the others wait.
-pub(crate) const CROWD: Shape = Shape { connections: 4, tasks: 25_000 };
+/// One holds and a few are about to ask again; the others wait.
+const CROWD: Shape = Shape { connections: 4, tasks: 25_050 };
+pub(crate) const CROWD_WAITING: u64 = 100_000;
 pub(crate) const SEMAPHORE_UNITS: u32 = 8;
 pub(crate) const MACHINES: u32 = 1_000;
 /// Of a length in which they do not fill up.

@@ -7,7 +7,9 @@ use crate::load::Outcome;
 use crate::report::Row;
 use crate::{peer, redis, tenure};
 
-pub(crate) const HOLDS: usize = 1_000_000;
+const HOLDS: usize = 1_000_000;
+/// Many times what it takes.
+const LOADING_MAX: Duration = Duration::from_secs(120);
 
 #[derive(Debug)]
 pub(crate) struct Restart {
@@ -60,7 +62,10 @@ async fn redis_restarts(data: &Path, rounds: usize) -> Outcome<Option<Restart>> 
         let started = Instant::now();
         server = peer::redis(Some(data)).await??;
         // It listens before it has loaded its data, and refuses until then.
-        while redis::answers(&server.address).await.is_err() {
+        while let Err(error) = redis::answers(&server.address).await {
+            if started.elapsed() > LOADING_MAX {
+                return Err(error);
+            }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         restarts.figures.push(started.elapsed().as_secs_f64());

@@ -2,16 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::etcd::Etcd;
 use crate::ldlm::Ldlm;
 use crate::load::{self, Connection, Outcome};
 use crate::pace::{self, Latencies};
 use crate::peer::{self, Missing};
-use crate::plan::{MACHINES, On, SEMAPHORE_UNITS, Server, WINDOWS, Way, Work};
+use crate::plan::{CROWD_WAITING, MACHINES, On, SEMAPHORE_UNITS, Server, WINDOWS, Way, Work};
 use crate::redis::{self, Redis};
 use crate::tenure;
+
+/// Many times what it takes.
+const QUEUEING_MAX: Duration = Duration::from_secs(60);
 
 pub(crate) struct Rig {
     servers: BTreeMap<Server, Result<peer::Server, Missing>>,
@@ -88,13 +91,21 @@ async fn closed_by<C: Connection>(address: &str, way: Way, work: Work, run: usiz
     let what = |connection, task| work.what(run, connection, task);
     let running = load::start::<C>(&[address.to_owned()], shape, what).await?;
     if work == Work::Crowd {
-        let all = (shape.connections * shape.tasks) as u64;
-        // One of them holds it.
-        while tenure::waiters(address, &work.pool(run)).await.is_ok_and(|waiters| waiters + 1 < all) {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        until_waiting(address, &work.pool(run)).await?;
     }
     running.measure(span, work.then()).await
+}
+
+/// Until the queue is as long as it is meant to be.
+async fn until_waiting(address: &str, pool: &str) -> Outcome<()> {
+    let started = Instant::now();
+    while tenure::waiters(address, pool).await.unwrap_or(0) < CROWD_WAITING {
+        if started.elapsed() > QUEUEING_MAX {
+            return Err(format!("there are not {CROWD_WAITING} waiters after {QUEUEING_MAX:?}").into());
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(())
 }
 
 /// An open loop of pairs of own names.

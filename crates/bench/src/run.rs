@@ -130,20 +130,25 @@ fn ratios(rows: &[(Work, On, Row)], latencies: &[Latency]) -> Vec<Ratio> {
 }
 
 impl Measured {
-    pub(crate) fn markdown(&self) -> String {
+    /// With the plots, if they are beside it.
+    pub(crate) fn markdown(&self, with_plots: bool) -> String {
         let (rounds, seconds) = (self.rounds, self.span.as_secs_f64());
         let mut text = format!("{}\nRounds: {rounds}, of {seconds} s for each figure.\n", self.machine);
         if !self.ratios.is_empty() {
             text += &format!("\n### What we aim for\n\n{}", report::ratios(&self.ratios));
         }
-        text += "\n![Throughput beside the peers](benchmarks/throughput.svg)\n";
+        if with_plots {
+            text += "\n![Throughput beside the peers](benchmarks/throughput.svg)\n";
+        }
         for table in &self.tables {
             text += &format!("\n{}", table.markdown());
         }
         if !self.latencies.is_empty() {
             text += "\n### Latency of an uncontended acquire, under a load that does not wait\n\n";
             text += &latency::markdown(&self.latencies);
-            text += "\n![Latencies](benchmarks/latency.svg)\n";
+            if with_plots {
+                text += "\n![Latencies](benchmarks/latency.svg)\n";
+            }
         }
         if !self.restarts.is_empty() {
             text += &format!("\n### Restart with a million holds\n\n{}", restarts(&self.restarts));
