@@ -22,7 +22,7 @@ const UNDER_WAY_MAX: usize = 200_000;
 const WAKE: Duration = Duration::from_micros(100);
 
 pub(crate) fn latencies() -> Latencies {
-    Histogram::new_with_bounds(1, LATENCY_MAX.as_nanos() as u64, DIGITS).expect("these are allowed")
+    Histogram::new_with_bounds(1, LATENCY_MAX.as_secs() * 1_000_000_000, DIGITS).expect("these are allowed")
 }
 
 pub(crate) fn record(latencies: &mut Latencies, latency: Duration) {

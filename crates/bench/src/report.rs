@@ -79,7 +79,11 @@ impl Table {
             let mut line = vec![row.who.clone()];
             match (row.spread(), &row.missing) {
                 (Some(spread), None) => line.extend(spread.say(count)),
-                (_, Some(why)) => line.extend([format!("not measured: {why}"), String::new()]),
+                // What to do about it was told during the run.
+                (_, Some(why)) => {
+                    let why = why.split(';').next().unwrap_or_default();
+                    line.extend([format!("not measured: {why}"), String::new()]);
+                }
                 (None, None) => continue,
             }
             let ratio = first.filter(|_| number > 0 && row.missing.is_none()).and_then(|first| first.ratio(row));
