@@ -2,7 +2,7 @@
 
 use crate::pace::{self, Latencies};
 use crate::plan::{On, REDIS, STREAM};
-use crate::report::{self, Spread};
+use crate::report::{self, NOT_MEASURED, Spread};
 
 /// Whose, and at how much of the pairs a second that it did in the same round.
 pub(crate) const LOADS: [(On, u32); 4] = [(STREAM, 50), (STREAM, 90), (REDIS, 50), (REDIS, 90)];
@@ -50,7 +50,7 @@ pub(crate) fn markdown(latencies: &[Latency]) -> String {
         let mut line = vec![latency.who.clone()];
         let p99 = Spread::of(latency.rounds.iter().map(|round| round.value_at_quantile(P99) as f64));
         match (&latency.missing, p99) {
-            (Some(why), _) => line.push(format!("not measured: {why}")),
+            (Some(why), _) => line.push(format!("{NOT_MEASURED}: {why}")),
             (None, None) => continue,
             (None, Some(p99)) => {
                 let all = latency.all();

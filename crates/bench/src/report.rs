@@ -1,5 +1,7 @@
 //! Figures with their spread, as Markdown that can be read as it is.
 
+pub(crate) const NOT_MEASURED: &str = "not measured";
+
 /// The figures of one thing that was measured.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
@@ -82,7 +84,7 @@ impl Table {
                 // What to do about it was told during the run.
                 (_, Some(why)) => {
                     let why = why.split(';').next().unwrap_or_default();
-                    line.extend([format!("not measured: {why}"), String::new()]);
+                    line.extend([format!("{NOT_MEASURED}: {why}"), String::new()]);
                 }
                 (None, None) => continue,
             }
@@ -109,9 +111,10 @@ pub(crate) fn ratios(ratios: &[Ratio]) -> String {
 /// The first line is the head. The first column is text, the others are figures.
 pub(crate) fn table(lines: &[Vec<String>]) -> String {
     let columns = lines.first().map_or(0, Vec::len);
-    // What is said in place of figures need not fit.
     let cells = |column: usize| lines.iter().filter_map(move |line| line.get(column));
-    let lengths = |column| cells(column).map(|cell| cell.chars().count()).filter(move |&it| column == 0 || it < 30);
+    // What is said in place of figures need not fit.
+    let lengths =
+        |column| cells(column).filter(|cell| !cell.starts_with(NOT_MEASURED)).map(|cell| cell.chars().count());
     let widths: Vec<_> = (0..columns).map(|column| lengths(column).max().unwrap_or(0).max(3)).collect();
     let mut text = String::new();
     for (number, line) in lines.iter().enumerate() {
