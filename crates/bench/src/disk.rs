@@ -6,17 +6,21 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::pace::{self, Latencies};
+
 /// As long as the log entry of a batch with two events.
 const ENTRY: [u8; 256] = [7; 256];
 
-pub(crate) fn syncs(folder: &Path, span: Duration) -> std::io::Result<f64> {
+/// How many a second, and how long each took.
+pub(crate) fn syncs(folder: &Path, span: Duration) -> std::io::Result<(f64, Latencies)> {
     let mut file = File::create(folder.join("syncs"))?;
+    let mut latencies = pace::latencies();
     let started = Instant::now();
-    let mut syncs = 0_u64;
     while started.elapsed() < span {
+        let begun = Instant::now();
         file.write_all(&ENTRY)?;
         file.sync_data()?;
-        syncs += 1;
+        pace::record(&mut latencies, begun.elapsed());
     }
-    Ok(syncs as f64 / started.elapsed().as_secs_f64())
+    Ok((latencies.len() as f64 / started.elapsed().as_secs_f64(), latencies))
 }

@@ -1,8 +1,14 @@
-//! Closed loops: each task does one thing after another until the time is up.
+//! What everything under load has in common, and closed loops: each task takes and gives back one thing after another
+//! until the time is up.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use tokio::task::JoinHandle;
+
+pub(crate) type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// How many connections, and how many tasks share each.
 #[derive(Clone, Copy, Debug)]
@@ -11,9 +17,48 @@ pub(crate) struct Shape {
     pub(crate) tasks: usize,
 }
 
-/// Counts what tasks have done between the end of the warm-up and the end of the time.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Meter(Arc<Counts>);
+/// What a task takes.
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    /// A name that nobody else uses.
+    Own(String),
+    /// A name, or one of the units of a pool, that others want too: it is waited for.
+    Shared(String),
+    /// Any resource of the pool that the selector fits.
+    Chosen { pool: String, select: String },
+    /// A place in a rate window, which is not given back: it passes.
+    Place(String),
+}
+
+/// A connection to something that can be taken and given back, shared by tasks.
+pub(crate) trait Connection: Clone + Send + 'static {
+    type Taken: Send;
+
+    fn open(address: &str) -> impl Future<Output = Outcome<Self>> + Send;
+
+    /// Answered, and as durable as the server is.
+    fn take(&mut self, what: &What) -> impl Future<Output = Outcome<Self::Taken>> + Send;
+
+    fn give_back(&mut self, taken: Self::Taken) -> impl Future<Output = Outcome<()>> + Send;
+
+    /// Leaves nothing behind, if there is something that would stay.
+    fn close(&self) {}
+}
+
+pub(crate) async fn open<C: Connection>(addresses: &[String], connections: usize) -> Outcome<Vec<C>> {
+    let mut opened = Vec::new();
+    for address in addresses.iter().cycle().take(connections) {
+        opened.push(C::open(address).await?);
+    }
+    Ok(opened)
+}
+
+/// Tasks at work.
+pub(crate) struct Running<C> {
+    connections: Vec<C>,
+    tasks: Vec<JoinHandle<Outcome<()>>>,
+    counts: Arc<Counts>,
+}
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -21,22 +66,60 @@ struct Counts {
     over: AtomicBool,
 }
 
-impl Meter {
-    pub(crate) fn count(&self) {
-        self.0.done.fetch_add(1, Ordering::Relaxed);
+/// Connections go to the servers in turn. `what` is told the number of the connection and of the task.
+pub(crate) async fn start<C: Connection>(
+    addresses: &[String],
+    shape: Shape,
+    what: impl Fn(usize, usize) -> What,
+) -> Outcome<Running<C>> {
+    let connections = open::<C>(addresses, shape.connections).await?;
+    let counts = Arc::<Counts>::default();
+    let mut tasks = Vec::new();
+    for (number, connection) in connections.iter().enumerate() {
+        for task in 0..shape.tasks {
+            tasks.push(tokio::spawn(take_turns(connection.clone(), what(number, task), counts.clone())));
+        }
     }
+    Ok(Running { connections, tasks, counts })
+}
 
-    pub(crate) fn is_over(&self) -> bool {
-        self.0.over.load(Ordering::Relaxed)
+async fn take_turns<C: Connection>(mut connection: C, what: What, counts: Arc<Counts>) -> Outcome<()> {
+    while !counts.over.load(Ordering::Relaxed) {
+        let taken = connection.take(&what).await?;
+        connection.give_back(taken).await?;
+        counts.done.fetch_add(1, Ordering::Relaxed);
     }
+    Ok(())
+}
 
-    /// Lets the tasks run; gives how many a second were counted.
-    pub(crate) async fn measure(&self, span: Duration) -> f64 {
+/// What becomes of tasks when the time is up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Then {
+    /// Each finishes what it is at.
+    Finish,
+    /// They wait in a queue that would take long: they are left.
+    Leave,
+}
+
+impl<C: Connection> Running<C> {
+    /// Lets the tasks run on; gives how many times a second something was taken and given back.
+    pub(crate) async fn measure(self, span: Duration, then: Then) -> Outcome<f64> {
+        let done = || self.counts.done.load(Ordering::Relaxed);
         tokio::time::sleep(span / 4).await;
-        let (before, started) = (self.0.done.load(Ordering::Relaxed), Instant::now());
+        let (before, started) = (done(), Instant::now());
         tokio::time::sleep(span).await;
-        let (after, passed) = (self.0.done.load(Ordering::Relaxed), started.elapsed());
-        self.0.over.store(true, Ordering::Relaxed);
-        (after - before) as f64 / passed.as_secs_f64()
+        let (after, passed) = (done(), started.elapsed());
+        // Whoever has ended by now has failed.
+        let failed = self.tasks.iter().any(JoinHandle::is_finished);
+        self.counts.over.store(true, Ordering::Relaxed);
+        for task in self.tasks {
+            if then == Then::Finish || failed && task.is_finished() {
+                task.await??;
+            } else {
+                task.abort();
+            }
+        }
+        self.connections.iter().for_each(C::close);
+        Ok((after - before) as f64 / passed.as_secs_f64())
     }
 }

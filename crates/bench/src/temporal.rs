@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
-use crate::load::Shape;
-use crate::report::{self, Ratio, Workload};
-use crate::{peer, target_folder, tenure};
+use crate::load::{self, Outcome, Shape, Then, What};
+use crate::report::{self, Ratio, Row, Table};
+use crate::{is_wanted, peer, target_folder, tenure};
 
 #[derive(Clone, Copy)]
 enum Run {
@@ -35,7 +35,8 @@ const MANY: Shape = Shape { connections: 12, tasks: 256 };
 /// As for the embedded engine.
 const FEW: Shape = Shape { connections: 4, tasks: 64 };
 
-const RATIOS: [Ratio; 9] = [
+/// What it says, and the names of the two rows.
+const RATIOS: [(&str, &str, &str); 9] = [
     ("1 server, 1 keeper / signal pool", ONE_SERVER_ONE_KEEPER, SIGNAL_POOL),
     ("3 servers, 4 keepers / signal pool", THREE_SERVERS_FOUR_KEEPERS, SIGNAL_POOL),
     ("1 server, 1 keeper, 4 x 64 / signal pool", FEW_ONE_KEEPER, SIGNAL_POOL),
@@ -47,44 +48,70 @@ const RATIOS: [Ratio; 9] = [
     ("3 servers / 1 server (4 keepers)", THREE_SERVERS_FOUR_KEEPERS, ONE_SERVER_FOUR_KEEPERS),
 ];
 
-pub(crate) async fn run(rounds: usize, span: Duration, names: &[String]) -> Result<(), Box<dyn Error>> {
+/// Gives the tables.
+pub(crate) async fn run(rounds: usize, span: Duration, names: &[String]) -> Result<String, Box<dyn Error>> {
     let tools = tools()?;
     let ours = |servers, keepers, shape| Run::Keepers { servers, keepers, shape };
-    let mut workloads = vec![
-        Workload::new(SIGNAL_POOL, "pairs/s", Run::SignalPool { at_once: false }),
-        Workload::new(SIGNAL_POOL_AT_ONCE, "pairs/s", Run::SignalPool { at_once: true }),
-        Workload::new(ONE_SERVER_ONE_KEEPER, "pairs/s", ours(1, 1, MANY)),
-        Workload::new(ONE_SERVER_FOUR_KEEPERS, "pairs/s", ours(1, 4, MANY)),
-        Workload::new(THREE_SERVERS_ONE_KEEPER, "pairs/s", ours(3, 1, MANY)),
-        Workload::new(THREE_SERVERS_FOUR_KEEPERS, "pairs/s", ours(3, 4, MANY)),
-        Workload::new(FEW_ONE_KEEPER, "pairs/s", ours(1, 1, FEW)),
-        Workload::new(FEW_FOUR_KEEPERS, "pairs/s", ours(1, 4, FEW)),
+    let mut rows = vec![
+        (Row::new(ONE_SERVER_ONE_KEEPER), ours(1, 1, MANY)),
+        (Row::new(ONE_SERVER_FOUR_KEEPERS), ours(1, 4, MANY)),
+        (Row::new(THREE_SERVERS_ONE_KEEPER), ours(3, 1, MANY)),
+        (Row::new(THREE_SERVERS_FOUR_KEEPERS), ours(3, 4, MANY)),
+        (Row::new(FEW_ONE_KEEPER), ours(1, 1, FEW)),
+        (Row::new(FEW_FOUR_KEEPERS), ours(1, 4, FEW)),
+        (Row::new(SIGNAL_POOL), Run::SignalPool { at_once: false }),
+        (Row::new(SIGNAL_POOL_AT_ONCE), Run::SignalPool { at_once: true }),
     ];
-    workloads.retain(|it| it.is_wanted(names));
-    let namespaces: Vec<_> = (0..rounds * workloads.len()).map(|number| format!("bench-{number}")).collect();
+    rows.retain(|(row, _)| is_wanted(&row.who, names));
+    let namespaces: Vec<_> = (0..rounds * rows.len()).map(|number| format!("bench-{number}")).collect();
     let folder = tempfile::Builder::new().prefix("tenure-bench").tempdir_in(target_folder())?;
-    let temporal = peer::Temporal::start(&tools, folder.path(), &namespaces).await?;
+    let temporal = peer::temporal(&tools, folder.path(), &namespaces).await?;
     let mut namespaces = namespaces.iter();
     for round in 1..=rounds {
-        for workload in &mut workloads {
-            eprintln!("round {round} of {rounds}: {}", workload.name);
+        for (row, run) in &mut rows {
+            eprintln!("round {round} of {rounds}: {}", row.who);
             let namespace = namespaces.next().expect("there is one for each");
-            let figure = match workload.run {
+            row.figures.push(match *run {
                 Run::SignalPool { at_once } => signal_pool(&tools, &temporal, namespace, at_once, span).await?,
                 Run::Keepers { servers, keepers, shape } => {
-                    let mut running = Vec::new();
-                    for _ in 0..servers {
-                        running.push(peer::Tenure::start_in(&temporal, namespace, keepers).await?);
-                    }
-                    let addresses: Vec<_> = running.iter().map(|server| server.address.clone()).collect();
-                    tenure::run(&addresses, &tenure::Work::Stream(shape), span).await?
+                    let figure = pairs(&temporal, namespace, servers, keepers, shape, span).await;
+                    figure.map_err(|error| error.to_string())?
                 }
-            };
-            workload.figures.push(figure);
+            });
         }
     }
-    report::print(&mut workloads, &RATIOS);
-    Ok(())
+    let rows: Vec<_> = rows.into_iter().map(|(row, _)| row).collect();
+    let row = |name| rows.iter().find(|row| row.who == name);
+    let ratio = |(what, ours, theirs): (&str, _, _)| {
+        let ratio = row(ours)?.ratio(row(theirs)?)?;
+        Some(Ratio { what: what.to_owned(), aim: "", ratio })
+    };
+    let ratios: Vec<_> = RATIOS.into_iter().filter_map(ratio).collect();
+    let table = Table { title: "Pairs in Temporal".to_owned(), unit: "pairs/s", rows: rows.clone() };
+    let seconds = span.as_secs_f64();
+    Ok(format!(
+        "Rounds: {rounds}, of {seconds} s for each figure.\n\n{}\n{}",
+        table.markdown(),
+        report::ratios(&ratios)
+    ))
+}
+
+/// On servers of its own.
+async fn pairs(
+    temporal: &peer::Server,
+    namespace: &str,
+    servers: usize,
+    keepers: usize,
+    shape: Shape,
+    span: Duration,
+) -> Outcome<f64> {
+    let mut running = Vec::new();
+    for _ in 0..servers {
+        running.push(peer::tenure_in(temporal, namespace, keepers).await?);
+    }
+    let addresses: Vec<_> = running.iter().map(|server| server.address.clone()).collect();
+    let what = |connection, task| What::Own(format!("lock-{connection}-{task}"));
+    load::start::<tenure::Stream>(&addresses, shape, what).await?.measure(span, Then::Finish).await
 }
 
 /// Where Temporal and its SDK for Python are.
@@ -99,7 +126,7 @@ fn tools() -> Result<PathBuf, String> {
 /// Two processes of Python, so that the pool and those who ask do not share one.
 async fn signal_pool(
     tools: &Path,
-    temporal: &peer::Temporal,
+    temporal: &peer::Server,
     namespace: &str,
     at_once: bool,
     span: Duration,

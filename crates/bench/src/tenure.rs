@@ -1,137 +1,81 @@
-//! The same pairs on Tenure: a call each, or pipelined over the session stream.
+//! Tenure itself: a call each, or pipelined over the session stream, or with the Rust client.
 
-use std::collections::HashMap;
-use std::error::Error;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use tenure_proto::v1::tenure_client::TenureClient;
 use tenure_proto::v1::{
-    AcquireRequest, ClientMessage, ClientRequest, Grant, OpenSessionRequest, ReleaseRequest, client_request::Request,
-    server_answer::Answer,
+    AcquireRequest, ClientMessage, ClientRequest, EndSession, GetPoolRequest, OpenSessionRequest, PoolSpec,
+    ReleaseRequest, Resource, SetPoolRequest, client_request::Request, server_answer::Answer,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::StreamExt;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::load::{Meter, Shape};
+use crate::load::{Connection, Outcome, What};
+use crate::plan::{LONG_LEASE_MILLIS, WINDOW_MILLIS, WINDOW_PLACES};
 
 const REQUESTS_PER_MESSAGE_MAX: usize = 1_024;
 
-type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+/// A call for each acquire and each release.
+#[derive(Clone, Debug)]
+pub(crate) struct Unary(TenureClient<Channel>);
 
-pub(crate) enum Work {
-    /// Own names, a call for each acquire and each release.
-    Unary(Shape),
-    /// Own names, over the stream.
-    Stream(Shape),
-    /// All want the same name, over the stream.
-    Hot(Shape),
-    /// Own names, with the Rust client: guards, renewals, reconnects and all.
-    Client(Shape),
-}
-
-/// Connections go to the servers in turn.
-pub(crate) async fn run(addresses: &[String], work: &Work, span: Duration) -> Result<f64, Box<dyn Error>> {
-    let meter = Meter::default();
-    let tasks = match work {
-        Work::Unary(shape) => unary(addresses, *shape, &meter).await,
-        Work::Stream(shape) => stream(addresses, *shape, &meter, false).await,
-        Work::Hot(shape) => stream(addresses, *shape, &meter, true).await,
-        Work::Client(shape) => client(addresses, *shape, &meter).await,
-    };
-    let tasks = tasks.map_err(|error| error.to_string())?;
-    let figure = meter.measure(span).await;
-    for task in tasks {
-        task.await?.map_err(|error| error.to_string())?;
-    }
-    Ok(figure)
-}
-
-type Tasks = Vec<tokio::task::JoinHandle<Outcome<()>>>;
-
-async fn connect(address: &str) -> Outcome<TenureClient<Channel>> {
-    let channel = Endpoint::from_shared(format!("http://{address}"))?.tcp_nodelay(true).connect().await?;
-    Ok(TenureClient::new(channel))
-}
-
-fn acquire(pool: String) -> AcquireRequest {
-    AcquireRequest { pool, holder: "bench".into(), ttl_ms: Some(30_000), wait_forever: true, ..Default::default() }
-}
-
-async fn unary(addresses: &[String], shape: Shape, meter: &Meter) -> Outcome<Tasks> {
-    let mut tasks = Tasks::new();
-    for (connection, address) in (0..shape.connections).zip(addresses.iter().cycle()) {
-        let client = connect(address).await?;
-        for task in 0..shape.tasks {
-            let (meter, mut client) = (meter.clone(), client.clone());
-            let pool = format!("lock-{connection}-{task}");
-            tasks.push(tokio::spawn(async move {
-                while !meter.is_over() {
-                    let grant = client.acquire(acquire(pool.clone())).await?.into_inner();
-                    client.release(ReleaseRequest { key: grant.key, ..Default::default() }).await?;
-                    meter.count();
-                }
-                Ok(())
-            }));
-        }
-    }
-    Ok(tasks)
-}
-
-async fn stream(addresses: &[String], shape: Shape, meter: &Meter, hot: bool) -> Outcome<Tasks> {
-    let mut tasks = Tasks::new();
-    for (connection, address) in (0..shape.connections).zip(addresses.iter().cycle()) {
-        let session = Session::open(address).await?;
-        for task in 0..shape.tasks {
-            let (meter, session) = (meter.clone(), session.clone());
-            let pool = if hot { "hot".to_owned() } else { format!("lock-{connection}-{task}") };
-            // Who asks was said once, for the session.
-            let acquire = move || AcquireRequest { holder: String::new(), ..acquire(pool.clone()) };
-            tasks.push(tokio::spawn(async move {
-                while !meter.is_over() {
-                    let grant = session.acquire(acquire()).await?;
-                    // A hand-over is a grant to somebody who waited.
-                    meter.count();
-                    let release = ReleaseRequest { key: grant.key, ..Default::default() };
-                    session.ask(Request::Release(Box::new(release))).await?;
-                }
-                Ok(())
-            }));
-        }
-    }
-    Ok(tasks)
-}
-
-async fn client(addresses: &[String], shape: Shape, meter: &Meter) -> Outcome<Tasks> {
-    let mut tasks = Tasks::new();
-    for (connection, address) in (0..shape.connections).zip(addresses.iter().cycle()) {
-        let client = tenure_client::Client::connect(address).await?;
-        for task in 0..shape.tasks {
-            let (meter, client) = (meter.clone(), client.clone());
-            let pool = format!("lock-{connection}-{task}");
-            tasks.push(tokio::spawn(async move {
-                while !meter.is_over() {
-                    client.lock(&pool).await?.release().await?;
-                    meter.count();
-                }
-                Ok(())
-            }));
-        }
-    }
-    Ok(tasks)
-}
+/// The Rust client: guards, renewals, reconnects and all.
+#[derive(Clone, Debug)]
+pub(crate) struct Client(tenure_client::Client);
 
 /// Many tasks over one stream.
-#[derive(Clone)]
-struct Session {
+#[derive(Clone, Debug)]
+pub(crate) struct Stream {
     requests: mpsc::UnboundedSender<ClientRequest>,
     asked: Arc<Mutex<HashMap<u64, oneshot::Sender<Answer>>>>,
     next: Arc<AtomicU64>,
 }
 
-impl Session {
+impl Connection for Unary {
+    /// The hold's key, if it can be given back.
+    type Taken = Option<String>;
+
+    async fn open(address: &str) -> Outcome<Self> {
+        connect(address).await.map(Self)
+    }
+
+    async fn take(&mut self, what: &What) -> Outcome<Self::Taken> {
+        let request = AcquireRequest { holder: "bench".into(), ..acquire(what) };
+        let grant = self.0.acquire(request).await?.into_inner();
+        Ok(can_be_given_back(what).then_some(grant.key))
+    }
+
+    async fn give_back(&mut self, taken: Self::Taken) -> Outcome<()> {
+        if let Some(key) = taken {
+            self.0.release(ReleaseRequest { key, ..Default::default() }).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Connection for Client {
+    type Taken = tenure_client::Guard;
+
+    async fn open(address: &str) -> Outcome<Self> {
+        Ok(Self(tenure_client::Client::connect(address).await?))
+    }
+
+    async fn take(&mut self, what: &What) -> Outcome<Self::Taken> {
+        let (What::Own(name) | What::Shared(name)) = what else { return Err("only names are locked".into()) };
+        Ok(self.0.lock(name).await?)
+    }
+
+    async fn give_back(&mut self, taken: Self::Taken) -> Outcome<()> {
+        Ok(taken.release().await?)
+    }
+}
+
+impl Connection for Stream {
+    type Taken = Option<String>;
+
     async fn open(address: &str) -> Outcome<Self> {
         let mut client = connect(address).await?;
         let (requests, mut outgoing) = mpsc::unbounded_channel();
@@ -159,11 +103,33 @@ impl Session {
                     }
                 }
             }
+            // Nobody else will be answered.
+            asked.lock().expect("nobody panics with it").clear();
         });
         opened.await?;
         Ok(session)
     }
 
+    async fn take(&mut self, what: &What) -> Outcome<Self::Taken> {
+        let key = self.acquire(acquire(what)).await?;
+        Ok(can_be_given_back(what).then_some(key))
+    }
+
+    async fn give_back(&mut self, taken: Self::Taken) -> Outcome<()> {
+        if let Some(key) = taken {
+            let release = ReleaseRequest { key, ..Default::default() };
+            self.ask(Request::Release(Box::new(release))).await?;
+        }
+        Ok(())
+    }
+
+    fn close(&self) {
+        // If the stream is gone the session ends by itself.
+        let _ = self.send(Request::End(EndSession {}));
+    }
+}
+
+impl Stream {
     fn send(&self, request: Request) -> Outcome<oneshot::Receiver<Answer>> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (asker, answered) = oneshot::channel();
@@ -179,10 +145,93 @@ impl Session {
         }
     }
 
-    async fn acquire(&self, acquire: AcquireRequest) -> Outcome<Grant> {
+    async fn acquire(&self, acquire: AcquireRequest) -> Outcome<String> {
         match self.ask(Request::Acquire(Box::new(acquire))).await? {
-            Answer::Granted(grant) => Ok(grant),
+            Answer::Granted(grant) => Ok(grant.key),
             other => Err(format!("not a grant: {other:?}").into()),
         }
     }
+}
+
+pub(crate) async fn connect(address: &str) -> Outcome<TenureClient<Channel>> {
+    let channel = Endpoint::from_shared(format!("http://{address}"))?.tcp_nodelay(true).connect().await?;
+    Ok(TenureClient::new(channel))
+}
+
+/// Who asks is said elsewhere.
+fn acquire(what: &What) -> AcquireRequest {
+    let (pool, select, ttl_ms) = match what {
+        What::Own(pool) | What::Shared(pool) => (pool, None, Some(30_000)),
+        What::Chosen { pool, select } => (pool, Some(select.clone()), Some(30_000)),
+        What::Place(pool) => (pool, None, None),
+    };
+    AcquireRequest { pool: pool.clone(), select, ttl_ms, wait_forever: true, ..Default::default() }
+}
+
+fn can_be_given_back(what: &What) -> bool {
+    !matches!(what, What::Place(_))
+}
+
+async fn set_pool(address: &str, pool: &str, spec: PoolSpec) -> Outcome<()> {
+    let request = SetPoolRequest { pool: pool.to_owned(), spec: Some(spec), ..Default::default() };
+    connect(address).await?.set_pool(request).await?;
+    Ok(())
+}
+
+pub(crate) async fn declare_units(address: &str, pool: &str, units: u32) -> Outcome<()> {
+    set_pool(address, pool, PoolSpec { units: Some(units), ..Default::default() }).await
+}
+
+pub(crate) async fn declare_window(address: &str, pool: &str) -> Outcome<()> {
+    let spec = PoolSpec { units: Some(WINDOW_PLACES), window_ms: Some(WINDOW_MILLIS), ..Default::default() };
+    set_pool(address, pool, spec).await
+}
+
+/// Machines in ten zones, of ten sizes, every third of them with a GPU.
+pub(crate) async fn declare_machines(address: &str, pool: &str, count: u32) -> Outcome<()> {
+    let machine = |number: u32| {
+        let mut labels = BTreeMap::from([
+            ("zone".to_owned(), format!("z{}", number % 10)),
+            ("mem".to_owned(), (8 * (1 + number / 10 % 10)).to_string()),
+        ]);
+        if number.is_multiple_of(3) {
+            labels.insert("gpu".to_owned(), String::new());
+        }
+        Resource { name: format!("machine-{number}"), labels, ..Default::default() }
+    };
+    set_pool(address, pool, PoolSpec { resources: (0..count).map(machine).collect(), ..Default::default() }).await
+}
+
+pub(crate) async fn waiters(address: &str, pool: &str) -> Outcome<u64> {
+    let request = GetPoolRequest { pool: pool.to_owned(), ..Default::default() };
+    let detail = connect(address).await?.get_pool(request).await?.into_inner();
+    Ok(detail.summary.map_or(0, |summary| summary.waiters))
+}
+
+/// Takes this many names, each for long, and gives none back.
+pub(crate) async fn hold(address: &str, count: usize) -> Outcome<()> {
+    let stream = Stream::open(address).await?;
+    let mut under_way = futures_util::stream::FuturesUnordered::new();
+    let mut numbers = 0..count;
+    loop {
+        while under_way.len() < REQUESTS_PER_MESSAGE_MAX
+            && let Some(number) = numbers.next()
+        {
+            let lease = Some(LONG_LEASE_MILLIS);
+            let request = AcquireRequest { pool: format!("held-{number}"), ttl_ms: lease, ..Default::default() };
+            let stream = stream.clone();
+            under_way.push(async move { stream.acquire(request).await });
+        }
+        match under_way.next().await {
+            Some(held) => drop(held?),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Once it does what it is there for.
+pub(crate) async fn answers(address: &str) -> Outcome<()> {
+    let mut unary = Unary::open(address).await?;
+    let taken = unary.take(&What::Own("answers".to_owned())).await?;
+    unary.give_back(taken).await
 }

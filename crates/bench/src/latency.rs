@@ -1,0 +1,64 @@
+//! Latencies under a load that does not wait: what is asked of whom, and how it is told.
+
+use crate::pace::{self, Latencies};
+use crate::plan::{On, REDIS, STREAM};
+use crate::report::{self, NOT_MEASURED, Spread};
+
+/// Whose, and at how much of the pairs a second that it did in the same round.
+pub(crate) const LOADS: [(On, u32); 4] = [(STREAM, 50), (STREAM, 90), (REDIS, 50), (REDIS, 90)];
+/// What is told, and the first of these is plotted from.
+pub(crate) const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 1.0];
+const P99: f64 = 0.99;
+
+#[derive(Debug)]
+pub(crate) struct Latency {
+    pub(crate) who: String,
+    /// One per round.
+    pub(crate) rounds: Vec<Latencies>,
+    pub(crate) missing: Option<String>,
+}
+
+impl Latency {
+    pub(crate) fn new(who: String) -> Self {
+        Self { who, rounds: Vec::new(), missing: None }
+    }
+
+    pub(crate) fn of_load(on: On, percent: u32) -> Self {
+        Self::new(format!("{}, at {percent} % of its capacity", on.who()))
+    }
+
+    /// All rounds together.
+    pub(crate) fn all(&self) -> Latencies {
+        let mut all = pace::latencies();
+        for round in &self.rounds {
+            all.add(round).expect("all have the same bounds, or can grow");
+        }
+        all
+    }
+
+    /// The p99 of this divided by that of the other, round by round.
+    pub(crate) fn p99_ratio(&self, other: &Self) -> Option<Spread> {
+        let p99 = |latencies: &Latencies| latencies.value_at_quantile(P99) as f64;
+        Spread::of(self.rounds.iter().zip(&other.rounds).map(|(this, other)| p99(this) / p99(other)))
+    }
+}
+
+pub(crate) fn markdown(latencies: &[Latency]) -> String {
+    let head = ["", "p50", "p90", "p99", "p99.9", "most", "p99 in rounds"];
+    let mut lines = vec![head.map(str::to_owned).to_vec()];
+    for latency in latencies {
+        let mut line = vec![latency.who.clone()];
+        let p99 = Spread::of(latency.rounds.iter().map(|round| round.value_at_quantile(P99) as f64));
+        match (&latency.missing, p99) {
+            (Some(why), _) => line.push(format!("{NOT_MEASURED}: {why}")),
+            (None, None) => continue,
+            (None, Some(p99)) => {
+                let all = latency.all();
+                line.extend(QUANTILES.map(|quantile| report::duration(all.value_at_quantile(quantile) as f64)));
+                line.push(format!("{} – {}", report::duration(p99.least), report::duration(p99.most)));
+            }
+        }
+        lines.push(line);
+    }
+    report::table(&lines)
+}

@@ -1,0 +1,265 @@
+//! What is measured on what, as data: the workloads, who does them, and what we aim for.
+
+use crate::load::{Shape, Then, What};
+
+/// A workload. Its rows are compared with each other; the first of them is ours.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Work {
+    Disk,
+    OwnDeep,
+    OwnWide,
+    OwnDeepInMemory,
+    OwnWideInMemory,
+    Hot,
+    Semaphore,
+    Machines,
+    Window,
+    Crowd,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Server {
+    Tenure,
+    TenureInMemory,
+    Redis,
+    RedisInMemory,
+    Etcd,
+    Ldlm,
+    LdlmInMemory,
+}
+
+/// How it is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Way {
+    Unary,
+    Stream,
+    Client,
+    /// LDLM's interface, which we have too.
+    Ldlm,
+    Redis,
+    Etcd,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum On {
+    Disk,
+    Server(Server, Way),
+}
+
+pub(crate) const STREAM: On = On::Server(Server::Tenure, Way::Stream);
+const UNARY: On = On::Server(Server::Tenure, Way::Unary);
+const CLIENT: On = On::Server(Server::Tenure, Way::Client);
+const BY_LDLM: On = On::Server(Server::Tenure, Way::Ldlm);
+const STREAM_IN_MEMORY: On = On::Server(Server::TenureInMemory, Way::Stream);
+const UNARY_IN_MEMORY: On = On::Server(Server::TenureInMemory, Way::Unary);
+pub(crate) const REDIS: On = On::Server(Server::Redis, Way::Redis);
+const REDIS_IN_MEMORY: On = On::Server(Server::RedisInMemory, Way::Redis);
+const ETCD: On = On::Server(Server::Etcd, Way::Etcd);
+const LDLM: On = On::Server(Server::Ldlm, Way::Ldlm);
+const LDLM_IN_MEMORY: On = On::Server(Server::LdlmInMemory, Way::Ldlm);
+
+pub(crate) const ROWS: [(Work, On); 30] = [
+    (Work::Disk, On::Disk),
+    (Work::OwnDeep, STREAM),
+    (Work::OwnDeep, CLIENT),
+    (Work::OwnDeep, BY_LDLM),
+    (Work::OwnDeep, REDIS),
+    (Work::OwnDeep, ETCD),
+    (Work::OwnDeep, LDLM),
+    (Work::OwnWide, UNARY),
+    (Work::OwnWide, BY_LDLM),
+    (Work::OwnWide, REDIS),
+    (Work::OwnWide, ETCD),
+    (Work::OwnWide, LDLM),
+    (Work::OwnDeepInMemory, STREAM_IN_MEMORY),
+    (Work::OwnDeepInMemory, REDIS_IN_MEMORY),
+    (Work::OwnDeepInMemory, LDLM_IN_MEMORY),
+    (Work::OwnWideInMemory, UNARY_IN_MEMORY),
+    (Work::OwnWideInMemory, REDIS_IN_MEMORY),
+    (Work::OwnWideInMemory, LDLM_IN_MEMORY),
+    (Work::Hot, STREAM),
+    (Work::Hot, BY_LDLM),
+    (Work::Hot, REDIS),
+    (Work::Hot, ETCD),
+    (Work::Hot, LDLM),
+    (Work::Hot, LDLM_IN_MEMORY),
+    (Work::Semaphore, STREAM),
+    (Work::Semaphore, REDIS),
+    (Work::Machines, STREAM),
+    (Work::Window, STREAM),
+    (Work::Window, REDIS),
+    (Work::Crowd, STREAM),
+];
+
+/// A ratio that is told by itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Aim {
+    pub(crate) what: &'static str,
+    /// Nothing where the ratio is only to be known.
+    pub(crate) aim: &'static str,
+    pub(crate) ours: (Work, On),
+    pub(crate) theirs: (Work, On),
+}
+
+pub(crate) const AIMS: [Aim; 7] = [
+    Aim {
+        what: "stream / Redis, own names, 4 x 64",
+        aim: "≥ 1.5",
+        ours: (Work::OwnDeep, STREAM),
+        theirs: (Work::OwnDeep, REDIS),
+    },
+    Aim {
+        what: "stream / etcd, own names, 4 x 64",
+        aim: "≥ 20",
+        ours: (Work::OwnDeep, STREAM),
+        theirs: (Work::OwnDeep, ETCD),
+    },
+    Aim {
+        what: "unary / LDLM in memory, own names, 32",
+        aim: "≥ 2",
+        ours: (Work::OwnWide, UNARY),
+        theirs: (Work::OwnWideInMemory, LDLM_IN_MEMORY),
+    },
+    Aim {
+        what: "LDLM's interface / LDLM in memory, own names, 32",
+        aim: "≥ 1.5",
+        ours: (Work::OwnWide, BY_LDLM),
+        theirs: (Work::OwnWideInMemory, LDLM_IN_MEMORY),
+    },
+    Aim {
+        what: "LDLM's interface / LDLM with state file, own names, 32",
+        aim: "≥ 10",
+        ours: (Work::OwnWide, BY_LDLM),
+        theirs: (Work::OwnWide, LDLM),
+    },
+    Aim {
+        what: "hand-overs / syncs of the disk",
+        aim: "≥ 0.7",
+        ours: (Work::Hot, STREAM),
+        theirs: (Work::Disk, On::Disk),
+    },
+    Aim {
+        what: "hand-overs with 100,000 waiting / with 31",
+        aim: "",
+        ours: (Work::Crowd, STREAM),
+        theirs: (Work::Hot, STREAM),
+    },
+];
+
+const DEEP: Shape = Shape { connections: 4, tasks: 64 };
+const WIDE: Shape = Shape { connections: 32, tasks: 1 };
+/// As many who want the same, on few streams.
+const DEEP_HOT: Shape = Shape { connections: 4, tasks: 8 };
+/// One holds and a few are about to ask again; the others wait.
+const CROWD: Shape = Shape { connections: 4, tasks: 25_050 };
+pub(crate) const CROWD_WAITING: u64 = 100_000;
+pub(crate) const SEMAPHORE_UNITS: u32 = 8;
+pub(crate) const MACHINES: u32 = 1_000;
+/// Of a length in which they do not fill up.
+pub(crate) const WINDOWS: usize = 64;
+pub(crate) const WINDOW_MILLIS: u64 = 1_000;
+pub(crate) const WINDOW_PLACES: u32 = 10_000;
+/// Longer than any run.
+pub(crate) const LONG_LEASE_MILLIS: u64 = 3_600_000;
+
+impl Work {
+    pub(crate) const ALL: [Self; 10] = [
+        Self::Disk,
+        Self::OwnDeep,
+        Self::OwnWide,
+        Self::OwnDeepInMemory,
+        Self::OwnWideInMemory,
+        Self::Hot,
+        Self::Semaphore,
+        Self::Machines,
+        Self::Window,
+        Self::Crowd,
+    ];
+
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Disk => "The disk alone: append 256 bytes and sync",
+            Self::OwnDeep => "Own names, 4 connections x 64 tasks",
+            Self::OwnWide => "Own names, 32 connections",
+            Self::OwnDeepInMemory => "Own names, 4 connections x 64 tasks, not durable",
+            Self::OwnWideInMemory => "Own names, 32 connections, not durable",
+            Self::Hot => "One hot name, 32 tasks",
+            Self::Semaphore => "Semaphore of 8 units, 32 tasks",
+            Self::Machines => "Pool of 1,000 labelled resources, 4 connections x 64 tasks",
+            Self::Window => "Rate windows of 1 s, 4 connections x 64 tasks",
+            Self::Crowd => "One hot name, 100,000 waiting",
+        }
+    }
+
+    /// What is counted, a second.
+    pub(crate) fn unit(self) -> &'static str {
+        match self {
+            Self::Disk => "syncs/s",
+            Self::Hot | Self::Crowd => "hand-overs/s",
+            Self::Window => "places/s",
+            _ => "pairs/s",
+        }
+    }
+
+    /// What waits for a unit occupies a connection of its own, except in our stream.
+    pub(crate) fn shape(self, way: Way) -> Shape {
+        match self {
+            Self::Disk => Shape { connections: 1, tasks: 1 },
+            Self::OwnDeep | Self::OwnDeepInMemory | Self::Machines | Self::Window => DEEP,
+            Self::OwnWide | Self::OwnWideInMemory => WIDE,
+            Self::Hot | Self::Semaphore if way == Way::Stream => DEEP_HOT,
+            Self::Hot | Self::Semaphore => WIDE,
+            Self::Crowd => CROWD,
+        }
+    }
+
+    pub(crate) fn then(self) -> Then {
+        if self == Self::Crowd { Then::Leave } else { Then::Finish }
+    }
+
+    /// The pool that all share in this run: a new one each time, where nothing is left of another run.
+    pub(crate) fn pool(self, run: usize) -> String {
+        format!("shared-{run}")
+    }
+
+    pub(crate) fn what(self, run: usize, connection: usize, task: usize) -> What {
+        match self {
+            Self::Disk | Self::OwnDeep | Self::OwnWide | Self::OwnDeepInMemory | Self::OwnWideInMemory => {
+                What::Own(format!("lock-{connection}-{task}"))
+            }
+            Self::Hot | Self::Semaphore | Self::Crowd => What::Shared(self.pool(run)),
+            Self::Machines => What::Chosen { pool: self.pool(run), select: selector(connection, task) },
+            Self::Window => What::Place(format!("{}-{}", self.pool(run), task % WINDOWS)),
+        }
+    }
+}
+
+/// Each fits 10 to 100 machines, and what all ask for together is there.
+fn selector(connection: usize, task: usize) -> String {
+    let zone = task % 10;
+    match connection {
+        0 => format!("zone == z{zone}"),
+        1 => format!("zone == z{zone} && mem >= 48"),
+        2 => format!("zone == z{zone} && !gpu"),
+        _ => format!("(zone == z{zone} || zone == z{}) && mem <= 40 && mem > 8", (zone + 5) % 10),
+    }
+}
+
+impl On {
+    pub(crate) fn who(self) -> &'static str {
+        match self {
+            Self::Disk => "disk",
+            Self::Server(Server::Tenure, Way::Unary) => "Tenure, unary calls",
+            Self::Server(Server::Tenure, Way::Stream) => "Tenure, stream",
+            Self::Server(Server::Tenure, Way::Client) => "Tenure, Rust client",
+            Self::Server(Server::Tenure, _) => "Tenure, LDLM's interface",
+            Self::Server(Server::TenureInMemory, Way::Unary) => "Tenure in memory, unary calls",
+            Self::Server(Server::TenureInMemory, _) => "Tenure in memory, stream",
+            Self::Server(Server::Redis, _) => "Redis",
+            Self::Server(Server::RedisInMemory, _) => "Redis in memory",
+            Self::Server(Server::Etcd, _) => "etcd",
+            Self::Server(Server::Ldlm, _) => "LDLM with state file",
+            Self::Server(Server::LdlmInMemory, _) => "LDLM in memory",
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! A whole run: round by round everything once, then what takes a server of its own.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::latency::{self, LOADS, Latency};
+use crate::load::Outcome;
+use crate::plan::{AIMS, Aim, On, ROWS, STREAM, Work};
+use crate::report::{self, Ratio, Row, Table};
+use crate::restart::{self, Restart};
+use crate::rig::{self, Rig};
+use crate::{disk, is_wanted, machine, target_folder};
+
+const RESTART: &str = "restart with a million holds";
+const LATENCY: &str = "latency";
+
+#[derive(Debug)]
+pub(crate) struct Measured {
+    machine: String,
+    /// In the order of the plan.
+    pub(crate) tables: Vec<Table>,
+    ratios: Vec<Ratio>,
+    /// The disk's own syncs first.
+    pub(crate) latencies: Vec<Latency>,
+    restarts: Vec<Restart>,
+    rounds: usize,
+    span: Duration,
+}
+
+pub(crate) async fn run(rounds: usize, span: Duration, names: &[String], ldlm: Option<PathBuf>) -> Outcome<Measured> {
+    let with_latency = is_wanted(LATENCY, names);
+    let is_needed = |(work, on): (Work, On)| {
+        let capacity = with_latency && (work == Work::OwnDeep && LOADS.iter().any(|&(loaded, _)| loaded == on));
+        let disk = with_latency && on == On::Disk;
+        capacity || disk || is_wanted(&name(work, on), names)
+    };
+    let mut rows: Vec<_> =
+        ROWS.into_iter().filter(|&row| is_needed(row)).map(|(work, on)| (work, on, Row::new(on.who()))).collect();
+    let mut syncs = Latency::new("append and sync of the idle disk".to_owned());
+    let mut loaded = LOADS.map(|(on, percent)| Latency::of_load(on, percent));
+
+    let folder = tempfile::Builder::new().prefix("tenure-bench").tempdir_in(target_folder())?;
+    let rig =
+        Rig::start(rows.iter().map(|row| row.1), folder.path(), &target_folder().join("../tools/go"), ldlm).await?;
+    let mut runs = 0;
+    for round in 1..=rounds {
+        let say = |what: &str| eprintln!("round {round} of {rounds}: {what}");
+        for (work, on, row) in rows.iter_mut().filter(|row| row.2.missing.is_none()) {
+            runs += 1;
+            let figure = match *on {
+                On::Server(server, way) => match rig.address(server) {
+                    Ok(address) => {
+                        say(&name(*work, *on));
+                        rig::closed(address, way, *work, runs, span).await.map_err(|error| error.to_string())
+                    }
+                    Err(missing) => Err(missing),
+                },
+                On::Disk => {
+                    say(work.title());
+                    let (figure, latencies) = disk::syncs(folder.path(), span)?;
+                    syncs.rounds.push(latencies);
+                    Ok(figure)
+                }
+            };
+            match figure {
+                Ok(figure) => row.figures.push(figure),
+                Err(why) => {
+                    eprintln!("{} is not measured: {why}", name(*work, *on));
+                    row.missing = Some(why);
+                }
+            }
+        }
+        for (&(on, percent), latency) in LOADS.iter().zip(&mut loaded).filter(|_| with_latency) {
+            let capacity = rows.iter().find(|row| (row.0, row.1) == (Work::OwnDeep, on)).map(|row| &row.2);
+            let Some(&capacity) = capacity.and_then(|row| row.figures.get(round - 1)) else {
+                latency.missing = capacity.and_then(|row| row.missing.clone());
+                continue;
+            };
+            let On::Server(server, way) = on else { continue };
+            say(&latency.who);
+            let rate = capacity * f64::from(percent) / 100.0;
+            match rig::open(rig.address(server)?, way, rate, span).await {
+                Ok(latencies) => latency.rounds.push(latencies),
+                Err(why) => latency.missing = Some(why.to_string()),
+            }
+        }
+    }
+    let machine = machine::describe(folder.path(), |server| rig.address(server).is_ok());
+    // Nothing else runs from here on.
+    drop(rig);
+    let restarts = match is_wanted(RESTART, names) {
+        true => restart::run(folder.path(), rounds).await?,
+        false => Vec::new(),
+    };
+    let latencies: Vec<_> = if with_latency { std::iter::once(syncs).chain(loaded).collect() } else { Vec::new() };
+    let (ratios, tables) = (ratios(&rows, &latencies), tables(rows));
+    Ok(Measured { machine, tables, ratios, latencies, restarts, rounds, span })
+}
+
+fn name(work: Work, on: On) -> String {
+    format!("{}: {}", work.title(), on.who())
+}
+
+fn tables(rows: Vec<(Work, On, Row)>) -> Vec<Table> {
+    let table = |work: Work| {
+        let rows: Vec<_> = rows.iter().filter(|row| row.0 == work).map(|row| row.2.clone()).collect();
+        (!rows.is_empty()).then(|| Table { title: work.title().to_owned(), unit: work.unit(), rows })
+    };
+    Work::ALL.into_iter().filter_map(table).collect()
+}
+
+/// Those whose both sides were measured.
+fn ratios(rows: &[(Work, On, Row)], latencies: &[Latency]) -> Vec<Ratio> {
+    let row = |wanted: (Work, On)| rows.iter().find(|row| (row.0, row.1) == wanted).map(|row| &row.2);
+    let mut ratios: Vec<_> = AIMS
+        .into_iter()
+        .filter_map(|Aim { what, aim, ours, theirs }| {
+            let ratio = row(ours)?.ratio(row(theirs)?)?;
+            Some(Ratio { what: what.to_owned(), aim, ratio })
+        })
+        .collect();
+    if let [syncs, loaded @ ..] = latencies {
+        for ((on, percent), latency) in LOADS.into_iter().zip(loaded).filter(|((on, _), _)| *on == STREAM) {
+            let what = format!("{}: p99 of an acquire at {percent} % load / of a sync of the idle disk", on.who());
+            let aim = if percent == 50 { "≤ 3" } else { "" };
+            ratios.extend(latency.p99_ratio(syncs).map(|ratio| Ratio { what, aim, ratio }));
+        }
+    }
+    ratios
+}
+
+impl Measured {
+    /// With the plots, if they are beside it.
+    pub(crate) fn markdown(&self, with_plots: bool) -> String {
+        let (rounds, seconds) = (self.rounds, self.span.as_secs_f64());
+        let mut text = format!("{}\nRounds: {rounds}, of {seconds} s for each figure.\n", self.machine);
+        if !self.ratios.is_empty() {
+            text += &format!("\n### What we aim for\n\n{}", report::ratios(&self.ratios));
+        }
+        if with_plots {
+            text += "\n![Throughput beside the peers](benchmarks/throughput.svg)\n";
+        }
+        for table in &self.tables {
+            text += &format!("\n{}", table.markdown());
+        }
+        if !self.latencies.is_empty() {
+            text += "\n### Latency of an uncontended acquire, under a load that does not wait\n\n";
+            text += &latency::markdown(&self.latencies);
+            if with_plots {
+                text += "\n![Latencies](benchmarks/latency.svg)\n";
+            }
+        }
+        if !self.restarts.is_empty() {
+            text += &format!("\n### Restart with a million holds\n\n{}", restarts(&self.restarts));
+        }
+        text
+    }
+}
+
+fn restarts(restarts: &[Restart]) -> String {
+    let head = ["", "until it answers", "from – to", "made in", "on the disk", "in memory"];
+    let mut lines = vec![head.map(str::to_owned).to_vec()];
+    for it in restarts {
+        let Some(spread) = it.restarts.spread() else { continue };
+        let seconds = |seconds: f64| format!("{seconds:.2} s");
+        let bytes = |bytes: u64| format!("{:.0} MB", bytes as f64 / 1e6);
+        let [median, range] = spread.say(seconds);
+        let rest = [seconds(it.made), bytes(it.data_bytes), bytes(it.resident_bytes)];
+        lines.push([it.restarts.who.clone(), median, range].into_iter().chain(rest).collect());
+    }
+    report::table(&lines)
+}
