@@ -145,10 +145,16 @@ class Connection:
 
     # The stream.
 
-    def _tick(self) -> None:
+    def _due(self) -> None:
+        """What was heard comes first: after a pause of this process it may have what the clock says is missing."""
         self._timer = None
+        self.loop.call_soon(self._tick)
+
+    def _tick(self) -> None:
+        if self.session.is_over:
+            return
         now = _time.now()
-        if self._dial_at is not None and self._dial_at <= now and not self.session.is_over:
+        if self._dial_at is not None and self._dial_at <= now:
             self._dial_at = None
             first = self.session.connecting(now)
             self._carrying = self.loop.create_task(self._carry(first))
@@ -174,7 +180,7 @@ class Connection:
             if self._timer_at <= at + 0.0005:
                 return
             self._timer.cancel()
-        self._timer, self._timer_at = self.loop.call_at(at, self._tick), at
+        self._timer, self._timer_at = self.loop.call_at(at, self._due), at
 
     def _over(self) -> None:
         for task in (self._carrying, self._writing):

@@ -250,6 +250,9 @@ class Call:
             LinkBroken: The connection was lost before it ended.
         """
         while True:
+            if self.headers and not self.headers.get("content-type", "").startswith("application/grpc"):
+                # Whatever it is, it is told by its status.
+                self._data.clear()
             if len(self._data) >= 5:
                 length = int.from_bytes(self._data[1:5], "big")
                 if self._data[0] != 0 or length > _MESSAGE_MAX + 64 * 1024:

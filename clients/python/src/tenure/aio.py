@@ -98,7 +98,12 @@ class AsyncClient:
 
     async def leader(self, pool: str) -> wire.Hold | None:
         """Who leads now, if anybody: its `holder`, `meta` and `token`."""
-        holds = (await self.api.list_holds(wire.ListHoldsRequest(pool=pool, limit=1))).holds
+        try:
+            holds = (await self.api.list_holds(wire.ListHoldsRequest(pool=pool, limit=1))).holds
+        except Refused as error:
+            if error.code == "unknown_pool":
+                return None
+            raise
         return holds[0] if holds else None
 
     async def acquire(self, pool: str, **request: Unpack[Request]) -> AsyncHold:
