@@ -47,7 +47,7 @@ def make() -> tuple[bytes, str]:
         stubs = (work / "wire_pb2.pyi").read_text(encoding="utf-8")
         # As `mypy --strict` wants it.
         stubs = re.sub(r"\b_Mapping\](?=[,\]])", "_Mapping[str, object]]", stubs).replace("__slots__ = ", "__slots__: list[str] = ")
-        return (work / "wire.binpb").read_bytes(), stubs
+        return (work / "wire.binpb").read_bytes(), "from __future__ import annotations\n\n" + stubs
 
 
 def messages(descriptors: bytes) -> object:

@@ -93,7 +93,8 @@ _WHERE = {
 def __getattr__(name: str) -> Any:
     for module, names in _WHERE.items():
         if name in names:
-            return getattr(import_module(f".{module}", __name__), name)
+            found = globals()[name] = getattr(import_module(f".{module}", __name__), name)
+            return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

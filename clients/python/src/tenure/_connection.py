@@ -9,16 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from typing import Any
-
-from google.protobuf.message import Message
 
 from . import _thread, _time, wire
 from ._http2 import Call, LinkBroken
-from ._link import Answer, Line, LinkFailure, Target, server_of
+from ._link import Line, LinkFailure, Target, server_of
 from ._requests import Ask
-from ._session import CALL_PATIENCE, Broken, Done, HoldId, Identity, Session, earliest
+from ._session import Broken, Done, HoldId, Identity, Session, earliest
 from .errors import TenureError, Unreachable
 
 _PAUSE_FIRST = 0.05
@@ -46,7 +44,6 @@ class Connection:
         self._greeted: asyncio.Future[None] = loop.create_future()
         self.session = Session(identity, self._greet, self.post_release)
         self._line: Line | None = None
-        self._calls_line: Line | None = None
         self._carrying: asyncio.Task[None] | None = None
         self._writing: asyncio.Task[None] | None = None
         self._something_to_say = asyncio.Event()
@@ -190,10 +187,9 @@ class Connection:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for line in (self._line, self._calls_line):
-            if line is not None:
-                line.close()
-        self._line = self._calls_line = None
+        if self._line is not None:
+            self._line.close()
+            self._line = None
         _thread.CONNECTIONS.discard(self)
 
     async def _carry(self, first: wire.ClientMessage) -> None:
@@ -270,47 +266,11 @@ class Connection:
             _log.log(level, "not connected, trying again: %s", error)
         self._dial_at = now + self._paused
 
-    # Calls beside the session, over a connection of their own.
-
-    async def call(self, name: str, request: Message, answer: type[Answer]) -> Answer:
-        # An acquire takes as long as it waits.
-        patience = None if name == "Acquire" else CALL_PATIENCE
-        try:
-            return await asyncio.wait_for((await self._calls()).call(name, request, answer), patience)
-        except asyncio.TimeoutError as error:
-            if isinstance(error, TenureError):
-                raise
-            raise self._target.unreachable("it does not answer") from error
-
-    async def watch(self, request: wire.WatchRequest) -> AsyncGenerator[wire.Watched, None]:
-        """Until the connection breaks."""
-        line = await self._calls()
-        call: Call | None = None
-        try:
-            call = await line.open("Watch")
-            await call.send(request.SerializeToString(), end=True)
-            while (message := await call.receive()) is not None:
-                yield wire.Watched.FromString(message)
-        except LinkFailure as error:
-            line.failed(error)
-            raise await self._target.diagnose(error, server_of(call), first=False) from error
-        finally:
-            if call is not None:
-                call.forget()
-
-    async def _calls(self) -> Line:
-        if self._calls_line is None or self._calls_line.over:
-            if self._calls_line is not None:
-                self._calls_line.close()
-            self._calls_line = await self._target.line()
-        return self._calls_line
-
     def abandon(self) -> None:
         """In a process that was forked."""
         self.forked = True
-        for line in (self._line, self._calls_line):
-            if line is not None:
-                line.abandon()
+        if self._line is not None:
+            self._line.abandon()
 
 
 def _deliver(letters: list[tuple[Callable[[Any, Any], None], Any, Any]]) -> None:

@@ -24,7 +24,7 @@ CONNECTIONS: set[Connection] = set()
 """All that are alive."""
 _FORKED: weakref.WeakSet[Any] = weakref.WeakSet()
 """Whoever has to begin anew in a process that was forked: clients."""
-_ABANDONED: list[object] = []
+ABANDONED: list[object] = []
 """What belongs to the parent process. It is kept, because destroying it would do things with the parent's sockets."""
 
 _lock = threading.Lock()
@@ -89,7 +89,7 @@ def _in_child() -> None:
     global _lock, _loop, _callbacks
     for connection in CONNECTIONS:
         connection.abandon()
-    _ABANDONED.extend([*CONNECTIONS, _loop, _callbacks])
+    ABANDONED.extend([*CONNECTIONS, _loop, _callbacks])
     CONNECTIONS.clear()
     _lock, _loop, _callbacks = threading.Lock(), None, None
     for client in list(_FORKED):

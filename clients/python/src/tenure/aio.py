@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from . import _access, _thread, _time, wire
 from ._address import Address
 from ._api import AsyncApi
+from ._calls import Calls
 from ._connection import Connection
 from ._link import Target
 from ._options import Access, Asked, HoldLoss, PoolSpec, Request, Resource, asked, default_holder, pool_spec
@@ -49,6 +50,7 @@ class AsyncClient:
         """
         self._target, self._identity = _prepare(address, **access)
         self._holder = access.get("holder")
+        self._calls = Calls(self._target)
         self._connection: Connection | None = None
         self._connecting: asyncio.Task[Connection] | None = None
         """On the thread's loop."""
@@ -138,9 +140,8 @@ class AsyncClient:
         """
         request = wire.WatchRequest(namespace=self._identity.namespace, pool=pool, holder=holder, after=after)
         failures = 0
-        while True:
-            connection = await self._connected()
-            watched = connection.watch(request)
+        while not self._closed:
+            watched = self._calls.watch(request)
             try:
                 while True:
                     heard = await _thread.on_loop(_next(watched))
@@ -158,6 +159,7 @@ class AsyncClient:
                 await _thread.on_loop(_close(watched))
             failures += 1
             await asyncio.sleep(_time.pause(failures, 0.05, 2.0))
+        raise ClosedError
 
     async def set_pool(self, pool: str, **spec: Unpack[PoolSpec]) -> bool:
         """Declares a pool, or changes it. No hold is dropped: what is too much drains. Says whether it had to be made."""
@@ -165,8 +167,9 @@ class AsyncClient:
 
     @property
     def api(self) -> AsyncApi:
-        """Every call of the server with its own messages, over a connection of its own. They are not tried again: an error
-        says whether what was asked may have happened."""
+        """Every call of the server with its own messages, over a connection of its own and without a session, which a client
+        that only looks and changes never opens. They are not tried again: an error says whether what was asked may have
+        happened."""
         return AsyncApi(self._call, self._identity.namespace)
 
     @property
@@ -192,8 +195,9 @@ class AsyncClient:
             Unreachable: The server could not be told; what was held ends with its lease or the session's grace.
         """
         self._closed = True
+        await _thread.on_loop(self._calls.close())
         connection = self._connection
-        if connection is None or connection.forked:
+        if connection is None:
             return
         loop = asyncio.get_running_loop()
         ended = loop.create_future()
@@ -221,6 +225,9 @@ class AsyncClient:
         return f"{type(self).__name__}({self.address!r}, holder={self.holder!r})"
 
     def _forked(self) -> None:
+        self._calls.abandon()
+        _thread.ABANDONED.append(self._calls)
+        self._calls = Calls(self._target)
         self._connection = self._connecting = None
         if self._holder is None:
             self._identity.holder = default_holder()
@@ -277,8 +284,9 @@ class AsyncClient:
         return hold
 
     async def _call(self, name: str, request: Any, answer: Any) -> Any:
-        connection = await self._connected()
-        return await _thread.on_loop(connection.call(name, request, answer))
+        if self._closed:
+            raise ClosedError
+        return await _thread.on_loop(self._calls.call(name, request, answer))
 
 
 class AsyncHold:

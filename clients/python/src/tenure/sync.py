@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -106,7 +106,7 @@ class Client:
 
     def watch(
         self, *, pool: str | None = None, holder: str | None = None, after: int | None = None
-    ) -> Iterator[wire.Event]:
+    ) -> Generator[wire.Event, None, None]:
         """What happens, as it does; see `AsyncClient.watch`."""
         events = self._client.watch(pool=pool, holder=holder, after=after)
         try:
@@ -121,8 +121,7 @@ class Client:
 
     @property
     def api(self) -> Api:
-        """Every call of the server with its own messages, over a connection of its own. They are not tried again: an error
-        says whether what was asked may have happened."""
+        """Every call of the server with its own messages; see `AsyncClient.api`."""
         return Api(_run, self._client.api)
 
     @property

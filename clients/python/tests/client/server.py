@@ -82,6 +82,10 @@ class Door:
         """Whoever knocks from now on gets to this server; with none, is hung up on."""
         self._server = server
 
+    @property
+    def is_open(self) -> bool:
+        return self._server is not None
+
     def cut(self) -> None:
         """Ends all connections there are."""
         sockets, self._open = self._open, []

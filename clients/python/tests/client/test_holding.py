@@ -7,6 +7,7 @@ import gc
 import threading
 import unittest
 from datetime import timedelta
+from typing import Any
 
 from server import PATIENCE, Server, holders, in_thread, name, until, waiters
 from tenure import AsyncClient, Busy, Client, ClosedError, LostReason, Refused, Resource, WaitTimedOut, wire
@@ -208,11 +209,17 @@ class Threads(unittest.TestCase):
             self.assertEqual(h.namespace, "team-b")
 
     def test_what_contradicts_itself_is_not_asked(self) -> None:
-        for request in ({"ttl": 3, "kept": True}, {"kept": True, "owner": "x"}, {"units": 2, "all": True}):
+        contradictions: list[dict[str, Any]] = [
+            {"ttl": 3, "kept": True},
+            {"kept": True, "owner": "x"},
+            {"units": 2, "all": True},
+        ]
+        for request in contradictions:
             with self.subTest(request), self.assertRaises(ValueError):
-                self.client.hold("db", **request)  # type: ignore[arg-type]
+                self.client.hold("db", **request)
+        misspelt: dict[str, Any] = {"tll": 3}
         with self.assertRaises(TypeError):
-            self.client.hold("db", tll=3)  # type: ignore[call-arg]
+            self.client.hold("db", **misspelt)
         with self.assertRaises(Refused) as refused:
             self.client.acquire("db", meta={"x" * 10_000: "y" * 100_000})
         self.assertEqual(refused.exception.code, "invalid_argument")

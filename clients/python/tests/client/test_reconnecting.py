@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 import unittest
 
 from server import PATIENCE, Server, holders, holds, in_thread, until, waiters
@@ -61,9 +61,8 @@ class Reconnecting(unittest.TestCase):
         with self.client.hold("db", ttl=3600):
             self.server.door.leads_to(None)
             self.server.door.cut()
-            back = in_thread(lambda: (time.sleep(0.3), self.server.door.leads_to(self.server.grpc)))
-            back.__enter__()
-        back.__exit__(None, None, None)
+            until("it is noticed", lambda: self.client.trouble is not None)
+            threading.Timer(0.3, self.server.door.leads_to, [self.server.grpc]).start()
         self.assertEqual(holders(self.looker(), "db"), [])
 
     def test_an_acquire_that_was_cut_off_is_made_once(self) -> None:
