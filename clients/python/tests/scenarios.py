@@ -18,7 +18,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent / "client"))
 
 from scenario_text import Outcome, Scenario, Step, duration_text, read  # noqa: E402
-from scenario_words import Words  # noqa: E402
+from scenario_words import UnknownWord, Words  # noqa: E402
 from server import Door  # noqa: E402
 from tenure import AsyncClient, AsyncHold, TenureError, _thread, _time, wire  # noqa: E402
 from tenure._options import asked  # noqa: E402
@@ -30,8 +30,33 @@ PATIENCE = 10.0
 KEY_OF_NOBODY = "00000000-0000-4000-8000-000000000000"
 SESSION_OF_NOBODY = "00000000-0000-4000-8000-000000000001"
 
-LEFT_OUT: dict[str, str] = {}
-"""Claims that are not played, or not as they stand, and why."""
+_ONE_CONNECTION = "the client gives up a connection before it makes the next, so that a session never has two"
+_ASKS_ABOUT_HOLDS = "a client that comes back asks whether it still has what it held, which renews it"
+LEFT_OUT = {
+    "curator 1121: after a reconnect the old and the new connection of a session do not both get the lock": _ONE_CONNECTION,
+    "The old connection of a resumed session may be missed late without harm": _ONE_CONNECTION,
+    "A waiter keeps its place though the old connection is missed only after the session was resumed": _ONE_CONNECTION,
+    "A restart neither shortens nor restarts the time of a session's hold": _ASKS_ABOUT_HOLDS,
+    "A session's hold that has a time is still its session's after a restart": _ASKS_ABOUT_HOLDS,
+    "A hold that became a lease after a restart does not end with its session": _ASKS_ABOUT_HOLDS,
+    "A hold that became a lease is still what its request was granted": _ASKS_ABOUT_HOLDS,
+    "A session that has ended cannot be resumed, and nothing can be done in it": (
+        "a client whose session has ended opens another and goes on in that"
+    ),
+    "A session that is ended refuses its waits at once": (
+        "a client that is closed ends its waits itself, with an error of its own"
+    ),
+    "A waiter whose connection is lost leaves the queue if it cannot say later which request it was": (
+        "every request of the client has an id, so its wait keeps its place"
+    ),
+    "A waiter that comes back to a free pool is granted at once": (
+        "a client that comes back makes its requests again by itself, before the operator can look"
+    ),
+    "A waiter that is away leaves with its session": (
+        "a client whose session has ended makes its requests again in the next, and hears what came of them"
+    ),
+}
+"""Claims that are not played, and why. `only:` in the files keeps others off every socket."""
 
 
 class Theatre:
@@ -256,10 +281,10 @@ class Stage:
     async def end_session(self, actor: str) -> Outcome:
         own = self.actor(actor)
         if own.client is not None and own.is_carried:
-            waiting, own.calls = [call for call in own.calls if call.client is not None], []
+            # What does not end with the session is not the client's business any more.
+            for hold in own.holds.values():
+                hold.keep()
             await own.client.close()
-            for call in waiting:
-                call.task.cancel()
             own.client = None
             return Outcome("done", {})
         request = wire.EndSessionRequest(namespace=own.namespace, session_key=own.session_key)
@@ -333,7 +358,7 @@ class Stage:
 
 
 class LeftOut(Exception):
-    """This cannot be played."""
+    """This cannot be played; it must be listed."""
 
 
 async def ping(client: AsyncClient) -> None:
@@ -461,7 +486,7 @@ async def play(theatre: Theatre, scenario: Scenario) -> str | None:
             await run.step(at)
         await run.nothing_left_over()
         return None
-    except LeftOut:
+    except (LeftOut, UnknownWord):
         raise
     except Exception as error:
         why = str(error) if isinstance(error, AssertionError) else traceback.format_exc()
@@ -491,6 +516,10 @@ async def main() -> None:
             continue
         try:
             page = await play(theatre, scenario)
+        except UnknownWord as word:
+            # Newer than this runner. How many there may be is the test's business.
+            theatre.tell("left_out", name=name, why=f"the runner does not know {word}")
+            continue
         except LeftOut as reason:
             page = f"{name}: left out without being listed: {reason}"
         if page is None:

@@ -84,8 +84,9 @@ class Http2(asyncio.Protocol):
             for event in self._connection.receive_data(data):
                 self._happened(event)
         except h2.exceptions.ProtocolError as error:
+            # The library takes whatever comes after the announcement of the end for an error.
             self._flush()
-            self._break(LinkBroken(f"it does not speak HTTP/2 as it should: {error}"))
+            self._break(self.over or LinkBroken(f"it does not speak HTTP/2 as it should: {error}"))
             return
         self._flush()
 
@@ -218,7 +219,7 @@ class Http2(asyncio.Protocol):
             case h2.events.WindowUpdated() | h2.events.RemoteSettingsChanged():
                 self._window_opened.set()
             case h2.events.ConnectionTerminated():
-                # What is under way may still be answered; the server hangs up when it has said all.
+                # The server is about to stop. What it says in the same breath is heard.
                 if self.over is None:
                     self.over = LinkBroken("the server hangs up")
                 for id in [id for id in self._calls if id > (event.last_stream_id or 0)]:

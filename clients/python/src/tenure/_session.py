@@ -255,6 +255,9 @@ class Session:
         broken: Broken | None = None
         for answer in message.answers:
             kind = answer.WhichOneof("answer")
+            # A newer server may have something to say that is not known here.
+            if kind is None:
+                continue
             try:
                 if isinstance(self.stage, Opening) and self.stage.id == answer.id:
                     self._opening(now, self.stage, kind, answer)
@@ -267,7 +270,7 @@ class Session:
         if broken is not None:
             raise broken
 
-    def _opening(self, now: float, opening: Opening, kind: str | None, answer: wire.ServerAnswer) -> None:
+    def _opening(self, now: float, opening: Opening, kind: str, answer: wire.ServerAnswer) -> None:
         if kind == "opened":
             self.key = answer.opened.session_key
             self.identity.grace = answer.opened.grace_ms / 1000
@@ -294,7 +297,7 @@ class Session:
         # Not what it is: it may contain a key.
         raise Broken("the server gave an answer that does not fit")
 
-    def _about_the_session(self, now: float, kind: str | None, answer: wire.ServerAnswer) -> None:
+    def _about_the_session(self, now: float, kind: str, answer: wire.ServerAnswer) -> None:
         if kind == "lost":
             reason = _LOST.get(answer.lost.how, LostReason.OTHER)
             for id, hold in self._holds.items():
@@ -483,10 +486,7 @@ class Session:
         request.retry_at = now + pause(request.failures, RETRY_FIRST, RETRY_MOST)
         self._request_with_id(id, request)
 
-    def _about_a_request(self, now: float, kind: str | None, answer: wire.ServerAnswer) -> None:
-        # A newer server may have something to say that is not known here.
-        if kind is None:
-            return
+    def _about_a_request(self, now: float, kind: str, answer: wire.ServerAnswer) -> None:
         id = answer.id
         if kind == "queued":
             queued = self._requests.get(id)

@@ -40,7 +40,7 @@ class _Face(asyncio.Protocol):
         self.other = other
         config = h2.config.H2Configuration(client_side=False, header_encoding="latin-1")
         self.connection = h2.connection.H2Connection(config)
-        self.said: dict[int, asyncio.Queue[bytes | None]] = {}
+        self.said: dict[int, asyncio.Queue[bytes]] = {}
         self.tasks: set[asyncio.Task[None]] = set()
 
     def connection_made(self, transport: Any) -> None:
@@ -53,15 +53,13 @@ class _Face(asyncio.Protocol):
             if isinstance(event, h2.events.RequestReceived):
                 assert event.stream_id is not None
                 self.said[event.stream_id] = asyncio.Queue()
-                path = dict(event.headers or [])[":path"]
-                task = asyncio.ensure_future(self.carry(event.stream_id, str(path)))
+                headers = {str(name): str(value) for name, value in event.headers or []}
+                task = asyncio.ensure_future(self.carry(event.stream_id, headers[":path"]))
                 self.tasks.add(task)
             elif isinstance(event, h2.events.DataReceived):
                 assert event.stream_id is not None
                 self.connection.acknowledge_received_data(event.flow_controlled_length or 0, event.stream_id)
                 self.said[event.stream_id].put_nowait(event.data or b"")
-            elif isinstance(event, h2.events.StreamEnded):
-                self.said[event.stream_id or 0].put_nowait(None)
         self.flush()
 
     def connection_lost(self, error: BaseException | None) -> None:
@@ -81,7 +79,7 @@ class _Face(asyncio.Protocol):
         host, port = self.other.server.rsplit(":", 1)
         server = await _http2.connect(host, int(port), None)
         call = await server.call(path, {})
-        passing = asyncio.ensure_future(self.pass_on(id, call))
+        passing = asyncio.ensure_future(self.pass_on(id, call, name != "Session"))
         self.connection.send_headers(id, head)
         status = ("grpc-status", "0")
         try:
@@ -97,14 +95,13 @@ class _Face(asyncio.Protocol):
         self.connection.send_headers(id, [status], end_stream=True)
         self.flush()
 
-    async def pass_on(self, id: int, call: _http2.Call) -> None:
+    async def pass_on(self, id: int, call: _http2.Call, says_one_thing: bool) -> None:
         heard = b""
         while True:
-            data = await self.said[id].get()
-            heard += data or b""
+            heard += await self.said[id].get()
             while len(heard) >= 5 and len(heard) >= 5 + int.from_bytes(heard[1:5], "big"):
                 length = int.from_bytes(heard[1:5], "big")
-                await call.send(heard[5 : 5 + length], end=data is None)
+                await call.send(heard[5 : 5 + length], end=says_one_thing)
                 heard = heard[5 + length :]
 
 

@@ -16,6 +16,37 @@ START = 1_000_000_000_000
 """When scenarios start, by the server's clock."""
 
 
+KNOWN = {
+    "acquire": {"units", "size", "select", "resource", "ttl", "window", "owner", "wait", "priority", "request", "as", "session"},
+    "renew": {"token", "key", "ttl"},
+    "release": {"token", "key"},
+    "withdraw": {"request"},
+    "hangs-up": set(),
+    "session": {"grace"},
+    "pool": {"units", "resource", "placement", "order", "window"},
+    "drain": {"resource", "note"},
+    "quarantine": {"resource", "note"},
+    "return": {"resource", "note"},
+    "force-release": {"holder", "token", "reason"},
+    "owner-gone": {"owner"},
+    "show": {"resource"},
+    "queue": set(),
+    "holds": {"pool", "holder"},
+    "ls": {"prefix"},
+    "sessions": set(),
+    "history": {"pool", "holder"},
+    "restart": set(),
+    "stop": set(),
+    "start": set(),
+    "passes": set(),
+}
+"""Verbs and the names of their arguments, besides `ns`."""
+
+
+class UnknownWord(Exception):
+    """A verb or an argument that this runner has not learnt yet."""
+
+
 class Words:
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -24,6 +55,10 @@ class Words:
         stage, actor = self.stage, step.actor
         arguments = Arguments(step)
         verb = arguments.word()
+        if verb not in KNOWN:
+            raise UnknownWord(f"`{verb}`")
+        for name in step.named.keys() - KNOWN[verb] - {"ns"}:
+            raise UnknownWord(f"`{name}=` of `{verb}`")
         done = Outcome("done", {})
         match verb:
             case "acquire":
@@ -44,8 +79,6 @@ class Words:
                 return done
             case "session":
                 return await self.session(actor, arguments)
-            case "server":
-                raise AssertionError("the server is an actor")
             case "restart":
                 await stage.stop()
                 await stage.start()

