@@ -25,6 +25,11 @@ _WINDOW = 4 * 1024 * 1024
 _MESSAGE_MAX = 4 * 1024 * 1024
 """The server's own limit, and some: a longer one is not of our server."""
 
+_FRAME_HEAD = 9
+_FRAME_MAX = 16_384
+"""We have not allowed more."""
+_GOAWAY = 7
+
 OK, CANCELLED, UNKNOWN, UNIMPLEMENTED, INTERNAL, UNAVAILABLE, UNAUTHENTICATED = 0, 1, 2, 12, 13, 14, 16
 DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED = 4, 8
 _OF_HTTP = {401: UNAUTHENTICATED, 404: UNIMPLEMENTED, 429: UNAVAILABLE, 502: UNAVAILABLE, 503: UNAVAILABLE, 504: UNAVAILABLE}
@@ -63,6 +68,8 @@ class Http2(asyncio.Protocol):
         self._connection = h2.connection.H2Connection(config)
         self._base = [(":method", "POST"), (":scheme", scheme), (":authority", authority)]
         self._transport: asyncio.Transport | None = None
+        self._received = bytearray()
+        """Of a frame that is not whole yet."""
         self._calls: dict[int, Call] = {}
         self._writable = asyncio.Event()
         self._writable.set()
@@ -80,15 +87,47 @@ class Http2(asyncio.Protocol):
         self._flush()
 
     def data_received(self, data: bytes) -> None:
+        self._received += data
+        received, taken, at = self._received, 0, 0
+        while len(received) - at >= _FRAME_HEAD:
+            length = int.from_bytes(received[at : at + 3], "big")
+            if length > _FRAME_MAX:
+                # Whoever that is: the library says so.
+                at = len(received)
+                break
+            end = at + _FRAME_HEAD + length
+            if end > len(received):
+                break
+            if received[at + 3] == _GOAWAY:
+                self._feed(bytes(received[taken:at]))
+                self._stops(bytes(received[at + _FRAME_HEAD : end]))
+                taken = end
+            at = end
+        self._feed(bytes(received[taken:at]))
+        del received[:at]
+
+    def _feed(self, frames: bytes) -> None:
         try:
-            for event in self._connection.receive_data(data):
+            for event in self._connection.receive_data(frames) if frames else ():
                 self._happened(event)
         except h2.exceptions.ProtocolError as error:
-            # The library takes whatever comes after the announcement of the end for an error.
             self._flush()
-            self._break(self.over or LinkBroken(f"it does not speak HTTP/2 as it should: {error}"))
+            self._break(LinkBroken(f"it does not speak HTTP/2 as it should: {error}"))
             return
         self._flush()
+
+    def _stops(self, goaway: bytes) -> None:
+        """The server takes no more calls, and says which it will still answer. The library is not told, because it would take
+        those answers for errors."""
+        last, code = int.from_bytes(goaway[:4], "big") & 0x7FFFFFFF, int.from_bytes(goaway[4:8], "big")
+        stops = LinkBroken("the server stops" if code == 0 else f"the server hangs up ({code})")
+        if code != 0:
+            self._break(stops)
+            return
+        if self.over is None:
+            self.over = stops
+        for id in [id for id in self._calls if id > last]:
+            self._calls.pop(id).broken(stops)
 
     def connection_lost(self, error: BaseException | None) -> None:
         broken = LinkBroken("the connection was lost" if error is None else str(error) or type(error).__name__)
@@ -141,8 +180,8 @@ class Http2(asyncio.Protocol):
         at = 0
         while True:
             await self._writable.wait()
-            if self.over is not None:
-                raise self.over
+            if id not in self._calls:
+                raise self.over or LinkBroken("the server has ended the stream")
             try:
                 window = self._connection.local_flow_control_window(id)
                 if window <= 0 and at < len(data):
@@ -160,18 +199,19 @@ class Http2(asyncio.Protocol):
 
     def taken(self, id: int, size: int) -> None:
         """So much of what came was read, and the server may send as much again."""
-        if self.over is None:
+        # Also of a stream that is over: the connection has a bound of its own.
+        if self._transport is not None and not self._transport.is_closing():
             try:
                 self._connection.acknowledge_received_data(size, id)
             except h2.exceptions.ProtocolError:
-                # The stream is over, and the connection's part of it was given back.
+                # Nothing more comes on this connection.
                 pass
             self._flush()
 
     def forget(self, id: int) -> None:
         """Nobody wants to hear of it any more."""
         call = self._calls.pop(id, None)
-        if call is not None and self.over is None:
+        if call is not None:
             try:
                 self._connection.reset_stream(id, h2.errors.ErrorCodes.CANCEL)
             except h2.exceptions.ProtocolError:
@@ -218,12 +258,6 @@ class Http2(asyncio.Protocol):
                     call.broken(LinkBroken(f"the server has reset the stream ({event.error_code})"))
             case h2.events.WindowUpdated() | h2.events.RemoteSettingsChanged():
                 self._window_opened.set()
-            case h2.events.ConnectionTerminated():
-                # The server is about to stop. What it says in the same breath is heard.
-                if self.over is None:
-                    self.over = LinkBroken("the server hangs up")
-                for id in [id for id in self._calls if id > (event.last_stream_id or 0)]:
-                    self._calls.pop(id).broken(self.over)
 
 
 class Call:
@@ -278,6 +312,7 @@ class Call:
                 self._waiter = None
 
     def forget(self) -> None:
+        self._taken()
         self._connection.forget(self._id)
 
     def heard(self, data: bytes, size: int) -> None:

@@ -155,6 +155,7 @@ class Session:
         self._unanswered = 0
         """Said on this connection and not answered at all."""
         self._holds: dict[HoldId, Hold] = {}
+        self._holds_by_token: dict[int, list[HoldId]] = {}
         self._agenda: list[tuple[float, int, int | HoldId]] = []
         """A heap. What is no longer due at that time is left in it, and passed over."""
         self._agenda_number = 0
@@ -300,10 +301,10 @@ class Session:
     def _about_the_session(self, now: float, kind: str, answer: wire.ServerAnswer) -> None:
         if kind == "lost":
             reason = _LOST.get(answer.lost.how, LostReason.OTHER)
-            for id, hold in self._holds.items():
-                if id[0] == answer.lost.token:
-                    hold.standing.lose(now, reason, answer.lost.note)
-                    hold.due = None
+            for id in self._holds_by_token.get(answer.lost.token, ()):
+                hold = self._holds[id]
+                hold.standing.lose(now, reason, answer.lost.note)
+                hold.due = None
         elif kind == "refused":
             if answer.refused.code == "session_taken_over":
                 # Usually by an earlier connection of our own, whose words came late: then resuming mends it. Twice in a row
@@ -578,6 +579,7 @@ class Session:
         hold = Hold(grant, timed_until, standing)
         hold_id = (grant.token, id)
         self._holds[hold_id] = hold
+        self._holds_by_token.setdefault(grant.token, []).append(hold_id)
         length = hold.renewed_for()
         if timed_until is not None and length is not None:
             hold.renew_at = max(now, timed_until - length * 2 / 3)
@@ -684,7 +686,7 @@ class Session:
 
     def release(self, now: float, id: HoldId, answer: Done | None, reason: LostReason = LostReason.LET_GO) -> None:
         """Whoever still listens hears the `reason`."""
-        hold = self._holds.pop(id, None)
+        hold = self._drop_hold(id)
         if hold is None:
             # Closing has released it.
             if answer is not None:
@@ -703,9 +705,18 @@ class Session:
         elif answer is not None:
             answer(HoldLost(hold.pool, lost, note))
 
+    def _drop_hold(self, id: HoldId) -> Hold | None:
+        hold = self._holds.pop(id, None)
+        if hold is not None:
+            same = self._holds_by_token[id[0]]
+            same.remove(id)
+            if not same:
+                del self._holds_by_token[id[0]]
+        return hold
+
     def keep(self, id: HoldId) -> None:
         """Looks after it no more."""
-        hold = self._holds.pop(id, None)
+        hold = self._drop_hold(id)
         if hold is not None:
             hold.standing.lose(None, LostReason.LET_GO)
 
@@ -732,6 +743,7 @@ class Session:
         for hold in self._holds.values():
             hold.standing.lose(None, LostReason.CLOSED)
         self._holds.clear()
+        self._holds_by_token.clear()
         self._requests.clear()
         ending, self._ending = self._ending, None
         for answer in ending.answers if ending is not None else []:

@@ -7,6 +7,7 @@ import asyncio
 import atexit
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Coroutine
 from queue import SimpleQueue
@@ -104,9 +105,9 @@ def _at_exit() -> None:
     ended = threading.Semaphore(0)
     for connection in left:
         connection.post_close(lambda _: ended.release())
-    deadline = _EXIT_PATIENCE
+    deadline = time.monotonic() + _EXIT_PATIENCE
     for _ in left:
-        if not ended.acquire(timeout=deadline):
+        if not ended.acquire(timeout=max(0.0, deadline - time.monotonic())):
             return
 
 

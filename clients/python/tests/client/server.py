@@ -57,7 +57,10 @@ class Server:
         assert self._process.stdout is not None
         self._process.stdout.close()
 
-    def restart(self) -> None:
+    def restart(self, *, politely: bool = False) -> None:
+        if politely:
+            self._process.terminate()
+            self._process.wait(PATIENCE)
         self.kill()
         self.start()
         self.door.leads_to(self.grpc)

@@ -132,6 +132,19 @@ class Threads(unittest.TestCase):
         events.close()
         self.assertEqual(kinds, ["POOL_SET", "GRANTED", "ENDED"])
 
+    def test_a_connection_does_not_wear_out_with_what_was_read_and_what_was_not(self) -> None:
+        """Each answer has more than 128 KiB, and all together more than a connection lets through that nobody reads."""
+        prefix = name("long")
+        for number in range(256):
+            self.client.set_pool(f"{prefix} {number} ".ljust(512, "x"), units=1)
+        for _ in range(48):
+            pools = self.client.api.list_pools(wire.ListPoolsRequest(prefix=prefix, limit=256)).pools
+            self.assertEqual(len(pools), 256)
+        for _ in range(48):
+            for event in self.client.watch(after=0):
+                self.assertGreater(event.seq, 0)
+                break
+
     def test_a_hold_without_a_block_is_released_by_its_end_or_by_being_forgotten(self) -> None:
         pool = name("db")
         hold = self.client.acquire(pool)

@@ -40,6 +40,18 @@ class Reconnecting(unittest.TestCase):
         for pool in ("leased", "leader", "gpus"):
             self.assertEqual(holders(looker, pool), [])
 
+    def test_holds_and_waits_survive_a_server_that_stops_in_good_order(self) -> None:
+        with self.client.hold("db") as h, Client(self.server.address, holder="bob") as bob:
+            waiting = in_thread(lambda: bob.acquire("db").release())
+            waiting.__enter__()
+            until("bob waits", lambda: waiters(self.client, "db") == ["bob"])
+            self.server.restart(politely=True)
+            looker = self.looker()
+            until("bob waits again", lambda: waiters(looker, "db") == ["bob"])
+            h.check()
+            h.release()
+            waiting.__exit__(None, None, None)
+
     def test_a_place_in_the_queue_survives_a_restart_of_the_server(self) -> None:
         tokens: list[int] = []
 

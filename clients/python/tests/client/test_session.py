@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import unittest
 
 from tenure import wire
@@ -331,6 +333,12 @@ class Parts(unittest.TestCase):
         self.assertIn("HTTP", recognise(b"HTTP/1.1 400 Bad Request\r\n") or "")
         self.assertIn("TLS", recognise(b"\x15\x03\x01\0\x02\x02\x50") or "")
         self.assertEqual(recognise(b"SSH-2.0-Open\x07SSH\r\nmore"), "it says `SSH-2.0-OpenSSH`")
+
+    def test_workflow_code_imports_nothing_of_the_client(self) -> None:
+        """Temporal's sandbox imports it anew for every workflow, and would warn of sockets and threads."""
+        script = "import sys, tenure; print(sorted(name for name in sys.modules if name.startswith(('tenure', 'h2', 'google'))))"
+        said = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
+        self.assertEqual(said.strip(), "['tenure', 'tenure._version']")
 
     def test_details_that_cannot_be_read_are_no_refusal(self) -> None:
         for details in (b"", b"\xff", b"\x1a\xff", b"\x1a\x03abc", b"\x0d1234"):

@@ -62,7 +62,7 @@ fn passes(module: &str) {
     let source = fs::read_to_string(root().join(format!("clients/python/tests/client/{module}.py"))).unwrap();
     let count = source.matches("    def test_").count() + source.matches("    async def test_").count();
     assert!(count > 0, "{module} has no tests");
-    let tests = python("clients/python/tests/client/run.py", &[module]);
+    let tests = python("clients/python/tests/client/run_client.py", &[module]);
     // What Python's tests have to say they say on stderr.
     let mut command = Command::new("sh");
     command.args(["-c", r#"exec "$0" "$@" 2>&1"#]).arg(tests.get_program()).args(tests.get_args());

@@ -1,8 +1,0 @@
-"""Runs the tests of the client: `TENURE_PROGRAM=target/debug/tenure python tests/client/run.py [test_holding]`."""
-
-import os
-import sys
-import unittest
-
-os.chdir(os.path.dirname(os.path.abspath(__file__)))
-unittest.main(module=None, argv=["run.py", *(sys.argv[1:] or ["discover"]), "-v"])
