@@ -48,6 +48,10 @@ class Access:
         """Whether something was said that only TLS has a use for."""
         return self.ca is not None or self.identity is not None
 
+    @property
+    def has_files(self) -> bool:
+        return any(isinstance(source, Path) for source in (self.password, self.ca, *(self.identity or ())))
+
     def papers(self, tls: bool) -> Papers:
         """What the sources have now. Blocks while files are read."""
         metadata = {} if self.password is None else {"authorization": _password(self.password)}

@@ -100,11 +100,17 @@ class Target:
 
     async def line(self) -> Line:
         """A connection with what the files have now."""
-        # A file system that hangs is not to hold up what else the thread has to do.
-        papers = await asyncio.get_running_loop().run_in_executor(None, self.access.papers, self.tls)
         try:
+            if self.access.has_files:
+                # A file system that hangs is not to hold up what else the thread has to do.
+                papers = await asyncio.get_running_loop().run_in_executor(None, self.access.papers, self.tls)
+            else:
+                papers = self.access.papers(self.tls)
             connected = connect(self.address.host, self.address.port, papers.tls)
             http = await asyncio.wait_for(connected, self.connect_timeout)
+        except RuntimeError as error:
+            # No more threads can be had for files and names.
+            raise self.unreachable("this process is about to end") from error
         except LinkFailure as error:
             raise self.unreachable(_reason(error)) from error
         return Line(self, http, {"user-agent": f"tenure-python/{VERSION}", **papers.metadata})
