@@ -25,7 +25,7 @@ from tenure._options import asked  # noqa: E402
 from tenure._session import Open  # noqa: E402
 from tenure.errors import Refused  # noqa: E402
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 """Far longer than anything takes; only a failing scenario waits for it."""
 KEY_OF_NOBODY = "00000000-0000-4000-8000-000000000000"
 SESSION_OF_NOBODY = "00000000-0000-4000-8000-000000000001"
