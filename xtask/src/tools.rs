@@ -13,6 +13,8 @@ use crate::root;
 const PYTHON: &str = "examples/requirements.txt";
 const PYTHON_OLDER: &str = "crates/cli/tests/ldlm_clients/py/older.txt";
 const PYTHON_TEMPORAL: &str = "crates/cli/tests/temporal/requirements.txt";
+/// Of our own client.
+const PYTHON_CLIENT: &str = "clients/python/tests/requirements.txt";
 /// Folders of `target/tools` with Node's libraries, and where it is said which.
 const NODE: [(&str, &str); 2] = [("node", "crates/cli/tests/ldlm_clients/node"), ("typescript", "clients/typescript")];
 /// What is written in TypeScript, in the order in which it is built.
@@ -42,10 +44,10 @@ pub(crate) fn make() -> Result<Missing, String> {
     Ok(Missing { go: !go()? })
 }
 
-/// An environment with py-ldlm, which users of the examples install from the same file, beside it an older one, and with
-/// Temporal: its SDK, and its command line, which is its development server too.
+/// An environment with py-ldlm, which users of the examples install from the same file, beside it an older one, with
+/// Temporal, its SDK and its command line, which is its development server too, and with what our own client stands on.
 fn python() -> Result<(), String> {
-    let inputs = [PYTHON, PYTHON_OLDER, PYTHON_TEMPORAL];
+    let inputs = [PYTHON, PYTHON_OLDER, PYTHON_TEMPORAL, PYTHON_CLIENT];
     let folder = Folder::new("python", &inputs, &version("python3", "--version")?)?;
     folder.make_once(|path| {
         if !succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"])) {
@@ -60,6 +62,7 @@ fn python() -> Result<(), String> {
         };
         install(PYTHON, &[])?;
         install(PYTHON_TEMPORAL, &[])?;
+        install(PYTHON_CLIENT, &[])?;
         install(PYTHON_OLDER, &["--no-deps", "--target", "older"])
     })
 }
