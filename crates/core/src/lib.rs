@@ -30,6 +30,7 @@ mod queue;
 mod record;
 mod refusal;
 mod reply;
+mod search;
 mod selector;
 mod state;
 mod time;

@@ -121,6 +121,13 @@ impl Step<'_> {
             Command::Restart => Ok(self.restart()),
             Command::Abandon { waiter, may_return } => Ok(self.abandon(waiter, may_return)),
             Command::TakeBack { token } => Ok(self.take_back(token)),
+            Command::ChangeSeen { seen, change } => {
+                self.check_seen(seen)?;
+                match change {
+                    Change::Pool(set) => self.set_pool(set),
+                    Change::Condition(set) => self.set_condition(set),
+                }
+            }
         }
     }
 

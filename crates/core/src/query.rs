@@ -7,7 +7,8 @@ use crate::command::ResourceSpec;
 use crate::limits::{HOLDERS_TOLD_MAX, LOOKED_AT_MAX, PAGE_MAX};
 use crate::names::*;
 use crate::pool::{Kind, Pool};
-use crate::record::Hold;
+use crate::queue::Queue;
+use crate::record::{Hold, Waiter};
 use crate::refusal::{NoRoom, Refusal};
 use crate::reply::Grant;
 use crate::state::State;
@@ -30,6 +31,12 @@ impl State {
             }
             Query::Owners { after, limit } => Ok(View::Owners(self.owners_page(after.as_ref(), *limit))),
             Query::Stats => Ok(View::Stats(self.stats())),
+            Query::Waits { namespace, holder, after, limit } => {
+                Ok(View::Waits(self.waits_page(namespace, holder.as_ref(), *after, *limit)))
+            }
+            Query::Search { namespace, text, after, limit } => {
+                Ok(View::Search(self.search_page(namespace, text, after.as_ref(), *limit)))
+            }
         }
     }
 
@@ -132,19 +139,7 @@ impl State {
         let queue = &self.known_pool(path)?.queue;
         let views = queue.after(after).map(|place| {
             let id = place.arrival();
-            let waiter = &self.waiters[&id];
-            let view = WaiterView {
-                id,
-                place,
-                position: (!queue.is_away(place)).then(|| queue.ahead_of(place) + 1),
-                holder: waiter.holder.clone(),
-                demand: waiter.demand.clone(),
-                since: waiter.since,
-                deadline: waiter.deadline,
-                session: waiter.session,
-                request: waiter.request.clone(),
-            };
-            (place, Some(view))
+            (place, Some(waiter_view(queue, id, &self.waiters[&id])))
         });
         Ok(page(views, limit))
     }
@@ -244,8 +239,23 @@ impl State {
     }
 }
 
+pub(crate) fn waiter_view(queue: &Queue, id: WaiterId, waiter: &Waiter) -> WaiterView {
+    let place = waiter.place(id);
+    WaiterView {
+        id,
+        place,
+        position: (!queue.is_away(place)).then(|| queue.ahead_of(place) + 1),
+        holder: waiter.holder.clone(),
+        demand: waiter.demand.clone(),
+        since: waiter.since,
+        deadline: waiter.deadline,
+        session: waiter.session,
+        request: waiter.request.clone(),
+    }
+}
+
 /// Entries in order, each with where to go on after it, and without a view if it was not asked for.
-fn page<T, C>(entries: impl Iterator<Item = (C, Option<T>)>, limit: usize) -> Page<T, C> {
+pub(crate) fn page<T, C>(entries: impl Iterator<Item = (C, Option<T>)>, limit: usize) -> Page<T, C> {
     let limit = limit.clamp(1, PAGE_MAX);
     let mut items = Vec::new();
     let mut last = None;

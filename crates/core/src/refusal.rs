@@ -102,6 +102,13 @@ pub enum Refusal {
         expected: Token,
         now: Vec<HoldView>,
     },
+    /// The pool, or the resource, is not what the operator saw.
+    PoolChanged {
+        pool: PoolPath,
+        resource: Option<ResourceName>,
+        size: u32,
+        condition: Condition,
+    },
 }
 
 /// Why there is no room: who holds, since when, until when, and the place in the queue.
@@ -152,6 +159,7 @@ impl Refusal {
             Self::NotRenewable { .. } => "not_renewable",
             Self::NotReleasable { .. } => "not_releasable",
             Self::MovedOn { .. } => "moved_on",
+            Self::PoolChanged { .. } => "pool_changed",
         }
     }
 
@@ -197,7 +205,7 @@ impl Refusal {
             Self::NotHeld => "stop using what it protected: it may be somebody else's by now".into(),
             Self::NotRenewable { advice, .. } => advice.clone().into_owned(),
             Self::NotReleasable { .. } => "nothing: it ends by itself".into(),
-            Self::MovedOn { .. } => "look again, and decide on what is there now".into(),
+            Self::MovedOn { .. } | Self::PoolChanged { .. } => "look again, and decide on what is there now".into(),
         }
     }
 }
@@ -254,6 +262,17 @@ impl fmt::Display for Refusal {
                     write!(f, "; `{}` holds it with token {}", hold.holder.id, hold.token.0)?;
                 }
                 Ok(())
+            }
+            Self::PoolChanged { pool, resource, size, condition } => {
+                let state = match condition {
+                    Condition::InService => "in service",
+                    Condition::Drained(_) => "drained",
+                    Condition::Quarantined(_) => "quarantined",
+                };
+                match resource {
+                    Some(name) => write!(f, "resource `{name}` of pool `{}` has changed: it is {state}", pool.name()),
+                    None => write!(f, "pool `{}` has changed: its size is {size}, and it is {state}", pool.name()),
+                }
             }
         }
     }

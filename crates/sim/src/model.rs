@@ -269,6 +269,13 @@ impl Model {
             Command::SetPool(set) => self.set_pool(set),
             Command::SetCondition(set) => self.set_condition(set),
             Command::RemovePool { pool } => self.remove_pool(pool),
+            Command::ChangeSeen { seen, change } => {
+                self.check_seen(seen)?;
+                match change {
+                    Change::Pool(set) => self.set_pool(set),
+                    Change::Condition(set) => self.set_condition(set),
+                }
+            }
             Command::DetachSession { .. }
             | Command::Expire
             | Command::Restart

@@ -473,7 +473,7 @@ impl std::fmt::Debug for Keeper {
 fn growth(command: &Command) -> usize {
     match command {
         // What it says may be there twice: with a pool, and with a hold.
-        Command::SetCondition(_) => ENTRY_BYTES + 2 * wire::encode(command).len(),
+        Command::SetCondition(_) | Command::ChangeSeen { .. } => ENTRY_BYTES + 2 * wire::encode(command).len(),
         _ if is_new_work(command) => ENTRY_BYTES + 2 * wire::encode(command).len(),
         _ => 0,
     }
@@ -481,7 +481,8 @@ fn growth(command: &Command) -> usize {
 
 /// Whether it is refused where there is no room for more.
 fn is_new_work(command: &Command) -> bool {
-    matches!(command, Command::Acquire(_) | Command::OpenSession(_) | Command::SetPool(_))
+    let changes_pool = matches!(command, Command::ChangeSeen { change: Change::Pool(_), .. });
+    changes_pool || matches!(command, Command::Acquire(_) | Command::OpenSession(_) | Command::SetPool(_))
 }
 
 /// Who is in the way, as a refusal tells it.

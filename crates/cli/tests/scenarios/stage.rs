@@ -278,6 +278,7 @@ impl<F: Face> OnServer<F> {
                     pool: set.pool.name.clone(),
                     resource: set.resource.clone(),
                     condition: Some(wire::condition(&set.condition)),
+                    ..Default::default()
                 };
                 outcome(face.set_condition(request).await, |_| Outcome::new("done"))
             }

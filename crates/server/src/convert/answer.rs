@@ -81,23 +81,24 @@ pub(crate) fn pools(page: &Page<PoolView, PoolName>) -> v1::ListPoolsResponse {
     }
 }
 
+pub(super) fn waiter(view: &WaiterView) -> v1::Waiter {
+    let Wanted { units, all, select } = wanted(&view.demand);
+    v1::Waiter {
+        waiter: view.id.0,
+        position: view.position.map(|position| position as u64),
+        holder: view.holder.id.to_string(),
+        meta: owned(view.holder.meta()),
+        units,
+        all,
+        select,
+        priority: view.place.priority().get().into(),
+        since_ms: view.since.as_millis(),
+        deadline_ms: view.deadline.map(Timestamp::as_millis),
+        session: view.session.map(|session| session.0),
+    }
+}
+
 pub(crate) fn queue(page: &Page<WaiterView, Place>) -> v1::ListQueueResponse {
-    let waiter = |view: &WaiterView| {
-        let Wanted { units, all, select } = wanted(&view.demand);
-        v1::Waiter {
-            waiter: view.id.0,
-            position: view.position.map(|position| position as u64),
-            holder: view.holder.id.to_string(),
-            meta: owned(view.holder.meta()),
-            units,
-            all,
-            select,
-            priority: view.place.priority().get().into(),
-            since_ms: view.since.as_millis(),
-            deadline_ms: view.deadline.map(Timestamp::as_millis),
-            session: view.session.map(|session| session.0),
-        }
-    };
     v1::ListQueueResponse {
         waiters: page.items.iter().map(waiter).collect(),
         next: page.next.map(|place| format!("{}.{}", place.priority().get(), place.arrival().0)),

@@ -47,7 +47,7 @@ impl Keeper {
     pub(super) fn refused_by_face(&self, command: &Command) -> Option<Refusal> {
         self.settings.face?;
         let (pool, why) = match command {
-            Command::SetPool(set) => match set.spec.capacity {
+            Command::SetPool(set) | Command::ChangeSeen { change: Change::Pool(set), .. } => match set.spec.capacity {
                 Capacity::Resources { .. } if set.spec.window.is_none() => return None,
                 _ => (&set.pool, "belongs to a workflow of Temporal, and has named resources"),
             },
