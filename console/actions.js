@@ -15,8 +15,8 @@ function setCondition({ pool, resource }, condition) {
   return put(`${poolPath(pool.pool)}/condition`, condition, { resource: resource?.name, state_was: seen });
 }
 
-function holdersGoOn({ pool, resource, hold }) {
-  if (resource) return hold ? `${hold.holder} keeps it until it lets go. ` : "";
+function holdersGoOn({ pool, resource, heldBy }) {
+  if (resource) return heldBy ? `${heldBy.holder} keeps it until it lets go. ` : "";
   return pool.holds > 0 ? `${pool.holds === 1 ? "The hold there is goes" : `The ${pool.holds} holds there are go`} on. ` : "";
 }
 
@@ -83,7 +83,7 @@ export const ACTIONS = {
     what: ({ pool }, { units: wanted }) => {
       const size = Number(wanted);
       if (!Number.isInteger(size) || wanted === "") return [`“${pool.pool}” has ${units(pool.size)}, of which ${pool.used} are held.`];
-      const sentences = [`“${pool.pool}” has ${units(size)} instead of ${pool.size}.`];
+      const sentences = [`“${pool.pool}” will have ${units(size)} instead of ${pool.size}.`];
       if (size < pool.used) sentences.push(`${pool.used} are held. Nobody loses theirs, and nothing is granted until fewer than ${size} are held.`);
       else if (size > pool.size && pool.waiters) sentences.push("Those who wait and fit are served at once.");
       if (!pool.declared) sentences.push("From then on it is a declared pool, and stays when nobody uses it.");

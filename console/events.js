@@ -25,7 +25,7 @@ export const KINDS = {
 
 const ENDED = {
   released: "released",
-  expired: "lost by its deadline",
+  expired: "over at its deadline",
   session_ended: "ended with its session",
   owner_gone: "ended with its owner",
   forced: "released by force",
@@ -75,7 +75,7 @@ const SENTENCES = {
   session_detached: (event) => [who(event), ` lost its connection, ${session(event)}`],
   session_closing: (event) => [who(event), ` is ending ${session(event)}`],
   session_ended: (event) => [who(event), `’s ${session(event)} ended`],
-  pool_set: (event) => [pool(event), event.created ? " was declared" : " was changed", size(event.spec)],
+  pool_set: (event) => [pool(event), event.created ? " was made" : " was changed", size(event.spec)],
   condition_set: (event) => [
     event.resource ? [h("b", null, event.resource), " of "] : "",
     pool(event),
@@ -105,6 +105,6 @@ export function eventRow(event) {
       event.token !== undefined ? h("span", { class: "token" }, event.token) : "",
       labels(event.meta) ?? "",
     ],
-    mark: event.how === "forced" || event.how === "expired" ? "alarming" : null,
+    mark: event.how === "forced" ? "alarming" : null,
   };
 }

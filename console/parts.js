@@ -36,10 +36,9 @@ export function at(ms) {
 }
 
 /** Few units as squares, many as a bar. */
-export function use(used, size, { wide = false } = {}) {
-  const full = used >= size && size > 0;
+export function use({ used, size, waiters }, { wide = false } = {}) {
   const text = `${used} of ${size} in use`;
-  const attributes = { class: `use${full ? " full" : ""}${wide ? " wide" : ""}`, role: "img", "aria-label": text, title: text };
+  const attributes = { class: `use${waiters ? " wanted" : ""}${wide ? " wide" : ""}`, role: "img", "aria-label": text, title: text };
   if (size > 0 && size <= (wide ? 24 : 10)) {
     const cells = Array.from({ length: Math.max(size, Math.min(used, 24)) }, (_, at) =>
       h("i", { class: at >= size ? "over" : at < used ? "on" : null }),
@@ -80,7 +79,8 @@ export function units(count, named = false) {
 /** What somebody waits for. */
 export function wants(waiter, named) {
   const amount = waiter.all ? "everything" : units(waiter.units ?? 1, named);
-  return waiter.select ? [amount, " where ", h("code", null, waiter.select)] : amount;
+  if (!waiter.select) return amount;
+  return h("span", { class: "wants", title: waiter.select }, amount, " where ", h("code", null, waiter.select));
 }
 
 export function labels(map, without = []) {
@@ -112,7 +112,7 @@ export function ends(hold) {
 }
 
 export function none(text = "—") {
-  return h("span", { class: "muted" }, text);
+  return h("span", { class: text === "—" ? "muted none" : "muted" }, text);
 }
 
 /** What to type, in a box that is easy to copy from. */

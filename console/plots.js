@@ -56,7 +56,7 @@ export function bars(title, series, text) {
   });
   const unseen = series.length - known.length;
   const gap = unseen > 0 && svg("rect", { class: "unseen", x: 0, y: 0, width: (unseen * step).toFixed(2), height });
-  const said = most > 0 ? `at most ${text(most)}` : "none";
+  const said = most > 0 ? `peak ${text(most)}` : "none";
   return h(
     "figure",
     { class: "plot" },
@@ -92,38 +92,43 @@ export function heldOf(events, holds = []) {
 
 const LANES_MAX = 24;
 const LANE = 26;
+const LANE_NAME_MAX = 26;
+const WIDTH_MIN = 620;
 
 /** Who held what when: a lane a resource, or as many as held at the same time. */
-export function gantt(held, { from, to, byPool = false, label }) {
+export function gantt(held, { from, to, byPool = false, label, width: room = 0 }) {
   const shown = held.filter((hold) => (hold.to ?? to) > from && hold.from < to).sort((a, b) => a.from - b.from);
   const lanes = layOut(shown, byPool);
   const names = [...lanes.keys()].slice(0, LANES_MAX);
-  const [left, width] = [132, 900];
+  const width = Math.max(WIDTH_MIN, (room || 900) - 34);
+  const longest = Math.max(4, ...names.map((name) => Math.min(LANE_NAME_MAX, [...lanes.get(name).title].length)));
+  const left = 14 + longest * 7;
   const height = names.length * LANE + 26;
   const x = (ms) => left + ((Math.min(Math.max(ms, from), to) - from) / (to - from)) * (width - left);
   const marks = ticks(from, to);
+  const fine = marks.length > 1 && marks[1] - marks[0] < 60_000;
   const axis = marks.map((ms, at) => [
     svg("line", { class: "grid", x1: x(ms).toFixed(1), x2: x(ms).toFixed(1), y1: 0, y2: height - 20 }),
     svg(
       "text",
       { class: "tick", x: x(ms).toFixed(1), y: height - 5, "text-anchor": at === marks.length - 1 && x(ms) > width - 40 ? "end" : "middle" },
-      shortMoment(ms),
+      fine ? moment(ms) : shortMoment(ms),
     ),
   ]);
   const drawn = names.map((name, lane) => [
-    svg("text", { class: "lane", x: left - 10, y: lane * LANE + 17, "text-anchor": "end" }, shorten(lanes.get(name).title, 18)),
+    svg("text", { class: "lane", x: left - 10, y: lane * LANE + 17, "text-anchor": "end" }, shorten(lanes.get(name).title, LANE_NAME_MAX)),
     lanes.get(name).holds.map((hold) => bar(hold, lane, x, to)),
   ]);
   const hidden = lanes.size - names.length;
+  const scroller = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `${label}, as a picture` });
+  // Now is at the right, and what is now comes first.
+  requestAnimationFrame(() => (scroller.scrollLeft = scroller.scrollWidth));
   const words = `${label}: ${shown.length} hold${shown.length === 1 ? "" : "s"} from ${moment(from)} to ${moment(to)}`;
+  scroller.append(svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": words }, axis, drawn));
   return h(
     "figure",
     { class: "gantt" },
-    h(
-      "div",
-      { class: "scroll", tabindex: "0", role: "region", "aria-label": `${label}, as a picture` },
-      svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": words }, axis, drawn),
-    ),
+    scroller,
     hidden > 0 && h("figcaption", { class: "muted" }, `${hidden} more lanes are not drawn; a shorter time or one pool shows them.`),
   );
 }
@@ -133,10 +138,10 @@ function bar(hold, lane, x, to) {
   const wide = Math.max(2.5, end - start);
   const how = hold.to ? `until ${moment(hold.to)} (${(hold.how ?? "ended").replaceAll("_", " ")}), ${span(hold.to - hold.from)}` : "still";
   const title = `${hold.holder} held ${hold.pool}, token ${hold.token}, from ${moment(hold.from)} ${how}`;
-  const fits = Math.floor((wide - 10) / 6.6);
+  const fits = Math.floor((wide - 10) / 7);
   return svg(
     "g",
-    { class: `bar tone${tone(hold.holder ?? "")}${hold.to ? "" : " open"}${hold.how === "forced" || hold.how === "expired" ? " lost" : ""}` },
+    { class: `bar tone${tone(hold.holder ?? "")}${hold.to ? "" : " open"}${hold.how === "forced" ? " lost" : ""}` },
     svg("title", null, title),
     svg("rect", { x: start.toFixed(1), y: lane * LANE + 3, width: wide.toFixed(1), height: LANE - 7, rx: 3 }),
     fits >= 3 && svg("text", { x: (start + 6).toFixed(1), y: lane * LANE + 17 }, shorten(hold.holder, fits)),

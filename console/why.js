@@ -37,22 +37,31 @@ function capacity(waiter, pool, holds) {
   }
   const asked = waiter.all ? pool.size : (waiter.units ?? 1);
   if (waiter.select) {
-    return `Next. ${free ? `${units(free, true)} free, but not enough of what` : "Nothing of what"} “${waiter.select}” asks for is free. ${holders(holds)}`.trim();
+    const room = free ? `${units(free, true)} free, but none that it can use` : "Nothing is free";
+    return `Next. ${room}. ${due(holds)}`.trim();
   }
-  if (free > 0) return `Next. Wants ${waiter.all ? "everything" : units(asked, pool.named)}, and ${free} ${free === 1 ? "is" : "are"} free. ${holders(holds)}`.trim();
+  if (free > 0) {
+    const wanted = waiter.all ? "everything" : units(asked, pool.named);
+    return `Next. Wants ${wanted}, and ${free} ${free === 1 ? "is" : "are"} free. ${due(holds)}`.trim();
+  }
   return `Next. ${holders(holds)}`.trim();
+}
+
+/** Who is likely to let go first. */
+function due(holds) {
+  const next = soonest(holds);
+  return next ? `${next.holder} is due first, at ${moment(next.deadline_ms)} unless renewed.` : "";
 }
 
 function holders(holds) {
   if (!holds.length) return "";
-  const next = soonest(holds);
   if (holds.length === 1) {
     const [hold] = holds;
     const end = hold.deadline_ms ? `, until ${moment(hold.deadline_ms)} unless renewed` : "";
     return `${hold.holder} has held it for ${span(Math.max(0, now() - hold.since_ms))}${end}.`;
   }
-  const who = `${holds.length.toLocaleString()} holders have it all`;
-  return next ? `${who}; ${next.holder} is due first, at ${moment(next.deadline_ms)}.` : `${who}; ${holds[0].holder} longest.`;
+  const who = `${holds.length.toLocaleString()} holders have all of it`;
+  return soonest(holds) ? `${who}. ${due(holds)}` : `${who}; ${holds[0].holder} longest.`;
 }
 
 function soonest(holds) {

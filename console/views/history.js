@@ -125,7 +125,7 @@ export function historyView(root, { query, setQuery }) {
     const to = until_ms ?? now();
     const first = since_ms ?? Math.max(Math.min(...held.map((hold) => hold.from)), events.at(-1).at_ms);
     const from = Math.min(first, to - DRAWN_MIN);
-    show(picture, gantt(held, { from, to, byPool: !filter.pool, label: "Who held what when" }));
+    show(picture, gantt(held, { from, to, byPool: !filter.pool, width: picture.clientWidth, label: "Who held what when" }));
   }
 
   const ends = [

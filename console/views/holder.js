@@ -37,7 +37,7 @@ export function holderView(root, { name }) {
     empty: () => h("p", { class: "muted" }, loaded ? "It holds nothing." : "Loading…"),
   });
   const waiting = new List({
-    name: "waits",
+    name: "waiting",
     label: "Waits",
     columns: ["Pool", "Place", "Wants", "For", "Gives up"],
     boxed: true,
@@ -76,6 +76,7 @@ export function holderView(root, { name }) {
 
   function draw() {
     show(trouble, error && problem(error));
+    trouble.hidden = !error;
     show(holdsHeading, "Has", h("span", { class: "count" }, number(holds.length)));
     show(waitsHeading, "Waits for", h("span", { class: "count" }, number(waits.length)));
     show(sessionsHeading, "Sessions", h("span", { class: "count" }, number(sessions.length)));
@@ -84,7 +85,7 @@ export function holderView(root, { name }) {
     own.set(sessions);
     const drawn = heldOf(past, holds);
     const to = now();
-    show(picture, drawn.length ? gantt(drawn, { from: to - DRAWN, to, byPool: true, label: `What ${name} had when` }) : h("p", { class: "muted" }, "Nothing in the last hour."));
+    show(picture, drawn.length ? gantt(drawn, { from: to - DRAWN, to, byPool: true, width: picture.clientWidth, label: `What ${name} had when` }) : h("p", { class: "muted" }, "Nothing in the last hour."));
   }
 
   async function look() {

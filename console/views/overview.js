@@ -16,6 +16,8 @@ const LOOK_PAUSE = 1500;
 const LOOK_SHARE = 4;
 const BACK_PAGES_MAX = 5;
 const CONTENDED_MAX = 5;
+/** So few pools are all in sight anyway. */
+const IN_SIGHT = 12;
 
 const SORTS = {
   contended: ["most contended", (a, b) => b.waiters - a.waiters || (a.waiting_since_ms ?? Infinity) - (b.waiting_since_ms ?? Infinity) || share(b) - share(a) || byName(a, b)],
@@ -39,7 +41,7 @@ export function overview(root, { query, setQuery }) {
   const list = new List({
     name: "pools",
     label: "Pools",
-    columns: ["Pool", "In use", "", "Waiting", "Longest wait", "Kind"],
+    columns: ["Pool", "In use", "Waiting", "Longest wait", "Kind"],
     row,
     empty: () => (!loaded ? h("p", { class: "muted" }, "Loading…") : pools.size ? h("p", { class: "muted" }, "No pool matches.") : nothingYet()),
   });
@@ -101,8 +103,7 @@ export function overview(root, { query, setQuery }) {
     return {
       cells: [
         [poolLink(pool.pool), poolBadges(pool)],
-        use(pool.used, pool.size),
-        h("span", { class: "figure" }, `${number(pool.used)} / ${number(pool.size)}`),
+        h("span", { class: "used" }, use(pool), h("span", { class: "figure" }, `${number(pool.used)} / ${number(pool.size)}`)),
         pool.waiters ? h("b", { class: "figure waits" }, number(pool.waiters)) : none("0"),
         pool.waiting_since_ms ? since(pool.waiting_since_ms) : none(),
         h("span", { class: "muted" }, kindOf(pool)),
@@ -117,6 +118,8 @@ export function overview(root, { query, setQuery }) {
     const wanted = filter.toLowerCase();
     const shown = everything.filter((pool) => (!onlyWaiting || pool.waiters) && (!wanted || pool.pool.toLowerCase().includes(wanted)));
     shown.sort(SORTS[sort][1]);
+    const quiet = loaded && !everything.length && !activity.buckets.size;
+    head.hidden = tools.hidden = quiet;
     show(head, totals(everything), plots(), contended(everything));
     count.textContent = shown.length === everything.length ? number(everything.length) : `${number(shown.length)} of ${number(everything.length)}`;
     list.set(shown);
@@ -152,7 +155,7 @@ export function overview(root, { query, setQuery }) {
 
   function contended(everything) {
     const most = everything.filter((pool) => pool.waiters).sort(SORTS.contended[1]).slice(0, CONTENDED_MAX);
-    if (!most.length || everything.length <= CONTENDED_MAX) return null;
+    if (!most.length || everything.length <= IN_SIGHT) return null;
     const top = most[0].waiters;
     const line = (pool) =>
       h(

@@ -23,7 +23,7 @@ export function poolView(root, { name, query, setQuery }) {
   const queue = new Queue(name, ending.signal);
   let [detail, error, gone] = [null, null, false];
   let [past, shownSpan] = [[], SPANS[query.get("span")] ? query.get("span") : "15 min"];
-  let [timer, took, moreHolds] = [0, 0, false];
+  let [timer, took, moreHolds, lookedBack] = [0, 0, false, false];
 
   const head = h("div", { class: "stack" });
   const places = new List({
@@ -56,11 +56,11 @@ export function poolView(root, { name, query, setQuery }) {
     label: "What happened last",
     columns: ["When", "What", "Token", "About"],
     row: eventRow,
-    empty: () => h("p", { class: "muted" }, "Nothing is known of it yet."),
+    empty: () => h("p", { class: "muted" }, lookedBack ? "Nothing is known of it yet." : "Loading…"),
   });
   const holdersHeading = h("h2");
   const queueHeading = h("h2");
-  const picture = h("div");
+  const picture = h("div", { class: "picture" });
   const body = h("div", { class: "stack" });
   show(root, head, body);
 
@@ -98,9 +98,8 @@ export function poolView(root, { name, query, setQuery }) {
         hold ? ends(hold) : none(),
         hold ? h("span", { class: "token" }, hold.token) : none(),
         hold ? about(hold.meta) : resource.condition?.note ? h("q", null, resource.condition.note) : none(),
-        h("span", { class: "buttons" }, buttons(seen, ["force_release"], { small: true }), buttons({ ...seen, hold: null, resource: { ...resource } }, resource.leaving ? [] : ["drain", "quarantine", "return"], { small: true })),
+        h("span", { class: "buttons" }, buttons(seen, ["force_release"], { small: true }), buttons({ ...seen, hold: null, heldBy: hold }, resource.leaving ? [] : ["drain", "quarantine", "return"], { small: true })),
       ],
-      mark: hold ? "held" : null,
     };
   }
 
@@ -123,7 +122,7 @@ export function poolView(root, { name, query, setQuery }) {
   function draw() {
     if (ending.signal.aborted) return;
     if (!detail) {
-      show(head, h("h1", { tabindex: "-1" }, name), error ? missing() : h("p", { class: "muted" }, "Loading…"));
+      show(head, crumbs(), h("div", { class: "title" }, h("h1", { tabindex: "-1" }, name)), error ? missing() : h("p", { class: "muted" }, "Loading…"));
       show(body);
       return;
     }
@@ -131,7 +130,7 @@ export function poolView(root, { name, query, setQuery }) {
     const offered = buttons({ pool }, ["drain", "quarantine", "return", "resize"]);
     show(
       head,
-      h("p", { class: "crumbs" }, h("a", { href: href("/") }, "Pools")),
+      crumbs(),
       h("div", { class: "title" }, h("h1", { tabindex: "-1" }, name), poolBadges(pool), !gone && h("div", { class: "buttons" }, offered)),
       gone && h("p", { class: "problem" }, "The pool is gone. This is how it stood last."),
       pool.condition?.note && h("p", { class: "note" }, h("q", null, pool.condition.note)),
@@ -139,7 +138,7 @@ export function poolView(root, { name, query, setQuery }) {
         "p",
         { class: "summary" },
         h("span", null, kindOf(pool)),
-        use(pool.used, pool.size, { wide: true }),
+        use(pool, { wide: true }),
         h("span", null, `${number(pool.used)} of ${number(pool.size)} in use`),
         h("span", null, pool.waiters ? [h("b", { class: "waits" }, number(pool.waiters)), " waiting, longest ", since(pool.waiting_since_ms ?? now())] : "nobody waits"),
         h("span", { class: "muted" }, detail.spec.order === "backfill" ? "backfill: whoever fits is served" : "strict order"),
@@ -171,7 +170,7 @@ export function poolView(root, { name, query, setQuery }) {
     show(
       picture,
       h("div", { class: "tools" }, h("h2", null, "Who had it when"), h("div", { class: "buttons", role: "group", "aria-label": "How far back" }, Object.keys(SPANS).map(choice))),
-      held.length ? gantt(held, { from: to - SPANS[shownSpan], to, label: `Who had ${name} when` }) : h("p", { class: "muted" }, "Nobody had it in this time."),
+      held.length ? gantt(held, { from: to - SPANS[shownSpan], to, width: picture.clientWidth, label: `Who had ${name} when` }) : h("p", { class: "muted" }, "Nobody had it in this time."),
     );
   }
 
@@ -187,6 +186,10 @@ export function poolView(root, { name, query, setQuery }) {
     for (const hold of holds.values()) for (const resource of hold.resources ?? []) held.set(resource, hold);
     const specs = new Map((detail.spec.resources ?? []).map((spec) => [spec.name, spec]));
     return detail.resources.map((resource) => ({ ...resource, hold: held.get(resource.name), spec: specs.get(resource.name) }));
+  }
+
+  function crumbs() {
+    return h("p", { class: "crumbs" }, h("a", { href: href("/") }, "Pools"));
   }
 
   function missing() {
@@ -225,6 +228,7 @@ export function poolView(root, { name, query, setQuery }) {
   async function lookBack() {
     const since = Math.floor(now() - SPANS[shownSpan]);
     const found = await get("/history", { pool: name, newest_first: true, limit: 1000, since_ms: since }, ending.signal);
+    lookedBack = true;
     const newest = found.events[0]?.seq ?? 0;
     past = [...past.filter((event) => event.seq > newest), ...found.events];
     if (past.length < EVENTS_SHOWN) {
