@@ -77,9 +77,9 @@ export function holderView(root, { name }) {
   function draw() {
     show(trouble, error && problem(error));
     trouble.hidden = !error;
-    show(holdsHeading, "Has", h("span", { class: "count" }, number(holds.length)));
-    show(waitsHeading, "Waits for", h("span", { class: "count" }, number(waits.length)));
-    show(sessionsHeading, "Sessions", h("span", { class: "count" }, number(sessions.length)));
+    show(holdsHeading, "Has", " ", h("span", { class: "count" }, number(holds.length)));
+    show(waitsHeading, "Waits for", " ", h("span", { class: "count" }, number(waits.length)));
+    show(sessionsHeading, "Sessions", " ", h("span", { class: "count" }, number(sessions.length)));
     held.set(holds);
     waiting.set(waits);
     own.set(sessions);

@@ -168,7 +168,15 @@ export function overview(root, { query, setQuery }) {
     return h("section", { class: "contention" }, h("h2", null, "Most contended"), h("ol", null, most.map(line)));
   }
 
-  async function look() {
+  let looking = null;
+
+  /** One at a time: many pools may take longer than the time to the next. */
+  function look() {
+    looking ??= lookAtAll().finally(() => (looking = null));
+    return looking;
+  }
+
+  async function lookAtAll() {
     const begun = Date.now();
     const seen = new Set();
     try {

@@ -12,9 +12,14 @@ import { now } from "../time.js";
 import { why } from "../why.js";
 
 const HOLDS_MAX = 20_000;
+const PAST_MAX = 3000;
 const DETAIL_PAUSE = 300;
 const DETAIL_SHARE = 4;
 const EVENTS_SHOWN = 8;
+/** The picture is not worth drawing more often. */
+const PICTURE_PAUSE = 1000;
+/** So many events at once, in a queue so long, are dearer to follow than to ask for anew. */
+const [FLOOD, LONG] = [300, 5000];
 const SPANS = { "15 min": 900_000, "1 h": 3_600_000, "6 h": 21_600_000, "24 h": 86_400_000 };
 
 export function poolView(root, { name, query, setQuery }) {
@@ -24,6 +29,7 @@ export function poolView(root, { name, query, setQuery }) {
   let [detail, error, gone] = [null, null, false];
   let [past, shownSpan] = [[], SPANS[query.get("span")] ? query.get("span") : "15 min"];
   let [timer, took, moreHolds, lookedBack] = [0, 0, false, false];
+  let [drawnAt, pictureTimer, looking] = [0, 0, null];
 
   const head = h("div", { class: "stack" });
   const places = new List({
@@ -61,10 +67,20 @@ export function poolView(root, { name, query, setQuery }) {
   const holdersHeading = h("h2");
   const queueHeading = h("h2");
   const picture = h("div", { class: "picture" });
-  const body = h("div", { class: "stack" });
+  // Made once: a list that is put into another element forgets how far it was scrolled.
+  const body = h(
+    "div",
+    { class: "stack", hidden: true },
+    h("section", null, holdersHeading, places.element, resources.element),
+    h("section", null, queueHeading, waiting.element),
+    h("section", null, picture),
+    h("section", null, h("div", { class: "tools" }, h("h2", null, "What happened last"), h("a", { href: href("/history", { pool: name }) }, "All of it")), happened.element),
+  );
   show(root, head, body);
 
-  const holdsInOrder = () => [...holds.values()].sort((a, b) => a.token - b.token);
+  // Sorted once for all rows that are drawn together.
+  let ordered = null;
+  const holdsInOrder = () => (ordered ??= [...holds.values()].sort((a, b) => a.token - b.token));
 
   function about(meta) {
     const reason = reasonOf(meta);
@@ -121,9 +137,10 @@ export function poolView(root, { name, query, setQuery }) {
 
   function draw() {
     if (ending.signal.aborted) return;
+    ordered = null;
     if (!detail) {
       show(head, crumbs(), h("div", { class: "title" }, h("h1", { tabindex: "-1" }, name)), error ? missing() : h("p", { class: "muted" }, "Loading…"));
-      show(body);
+      body.hidden = true;
       return;
     }
     const pool = detail.summary;
@@ -145,17 +162,13 @@ export function poolView(root, { name, query, setQuery }) {
         !pool.declared && h("span", { class: "muted" }, "vanishes when idle"),
       ),
     );
-    show(holdersHeading, pool.named ? "Resources" : "Who has it", h("span", { class: "count" }, number(pool.named ? pool.size : holds.size), moreHolds && "+"));
-    show(queueHeading, "Queue", h("span", { class: "count" }, number(Math.max(pool.waiters, queue.rows.length))));
-    drawPicture();
-    const main = pool.named ? resources : places;
-    show(
-      body,
-      h("section", { key: "held" }, holdersHeading, main.element),
-      h("section", { key: "queue" }, queueHeading, waiting.element),
-      h("section", { key: "picture" }, picture),
-      h("section", { key: "events" }, h("div", { class: "tools" }, h("h2", null, "What happened last"), h("a", { href: href("/history", { pool: name }) }, "All of it")), happened.element),
-    );
+    show(holdersHeading, pool.named ? "Resources" : "Who has it", " ", h("span", { class: "count" }, number(pool.named ? pool.size : holds.size), moreHolds && "+"));
+    show(queueHeading, "Queue", " ", h("span", { class: "count" }, number(Math.max(pool.waiters, queue.rows.length))));
+    if (Date.now() - drawnAt > PICTURE_PAUSE) drawPicture();
+    else pictureTimer ||= setTimeout(drawPicture, PICTURE_PAUSE);
+    body.hidden = false;
+    places.element.hidden = pool.named;
+    resources.element.hidden = !pool.named;
     if (pool.named) resources.set(joined());
     else places.set(holdsInOrder());
     waiting.set(queue.rows, queue.more ? Math.max(pool.waiters, queue.rows.length + 1) : queue.rows.length);
@@ -163,6 +176,9 @@ export function poolView(root, { name, query, setQuery }) {
   }
 
   function drawPicture() {
+    if (ending.signal.aborted) return;
+    clearTimeout(pictureTimer);
+    [pictureTimer, drawnAt] = [0, Date.now()];
     const to = now();
     const held = heldOf(past, holdsInOrder());
     const choice = (words) =>
@@ -177,6 +193,7 @@ export function poolView(root, { name, query, setQuery }) {
   function choose(words) {
     shownSpan = words;
     setQuery({ span: words === "15 min" ? "" : words });
+    drawPicture();
     lookBack().catch(() => {});
   }
 
@@ -238,19 +255,26 @@ export function poolView(root, { name, query, setQuery }) {
     draw();
   }
 
-  async function look() {
-    try {
-      await Promise.all([lookAtDetail(), lookAtHolds(), queue.reload()]);
-      draw();
-      await lookBack();
-    } catch {
-      // Told by the detail, or by the stream.
-    }
+  /** One at a time: a large pool may take longer than the time to the next. */
+  function look() {
+    looking ??= (async () => {
+      try {
+        await Promise.all([lookAtDetail(), lookAtHolds(), queue.reload()]);
+        draw();
+        await lookBack();
+      } catch {
+        // Told by the detail, or by the stream.
+      }
+      looking = null;
+    })();
+    return looking;
   }
 
   function hear(events) {
     const own = events.filter((event) => event.pool === name);
     if (!own.length) return;
+    const isFlood = own.length > FLOOD && queue.rows.length > LONG;
+    if (isFlood) queue.reload().then(draw, () => {});
     for (const event of own) {
       if (event.kind === "granted") holds.set(event.token, { ...event, since_ms: event.at_ms });
       else if (event.kind === "ended") holds.delete(event.token);
@@ -258,9 +282,9 @@ export function poolView(root, { name, query, setQuery }) {
         const { ttl_ms, deadline_ms } = event;
         holds.set(event.token, { ...holds.get(event.token), ttl_ms, deadline_ms });
       }
-      queue.hear(event);
+      if (!isFlood) queue.hear(event);
     }
-    past = [...own.reverse(), ...past].slice(0, 5000);
+    past = [...own.reverse(), ...past].slice(0, PAST_MAX);
     timer ||= setTimeout(lookAtDetail, Math.max(DETAIL_PAUSE, DETAIL_SHARE * took));
     draw();
   }
@@ -277,6 +301,7 @@ export function poolView(root, { name, query, setQuery }) {
     end() {
       ending.abort();
       clearTimeout(timer);
+      clearTimeout(pictureTimer);
       clearInterval(ticking);
       for (const list of [places, resources, waiting, happened]) list.end();
       for (const end of ends_) end();

@@ -1,7 +1,7 @@
 // No mouse: from an empty field to a released lock by keys alone.
 "use strict";
 
-const { fact, flow, picture, shows } = require("./browser.js");
+const { fact, flow, shows } = require("./browser.js");
 
 const focused = (page) => page.evaluate(() => document.activeElement?.textContent?.trim() || document.activeElement?.getAttribute("aria-label") || document.activeElement?.id);
 
@@ -28,7 +28,6 @@ flow(async ({ page, api, view }) => {
 
   await page.keyboard.press("?");
   await shows(page, "Keys", "dialog[open]");
-  await picture(page, "keys");
   await page.keyboard.press("Escape");
   fact("the keys explain themselves");
 

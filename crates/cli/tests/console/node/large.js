@@ -36,8 +36,9 @@ flow(async ({ page, api, view }) => {
   await shows(page, "Waits behind 99,999 others", ".list.queue .why");
   if ((await count(page, ".list.queue .rows .row")) > ROWS_MAX) throw new Error("too many rows are there");
   fact("and its last can be scrolled to");
-  await api.acquire("pool-00042", "late", { size: 2 });
-  await view("#/pools/pool-00042");
+  await view("#/pools/new");
+  await shows(page, "There is no such pool now.");
+  await api.acquire("new", "late");
   await shows(page, "late", ".list.places .row");
   fact("and it is still live");
 });
