@@ -10,6 +10,9 @@ const note = (required) => ({ name: "note", label: required ? "Reason" : "Reason
 const thing = ({ pool, resource }) => (resource ? `${resource.name} of ${pool.pool}` : pool.pool);
 const whole = ({ pool, resource }) => (resource ? `“${resource.name}” of “${pool.pool}”` : `“${pool.pool}”`);
 
+/** What the server says when the state is not what was seen. */
+const TOO_LATE = new Set(["moved_on", "pool_changed", "unknown_pool", "unknown_resource"]);
+
 function setCondition({ pool, resource }, condition) {
   const seen = stateOf((resource ?? pool).condition);
   return put(`${poolPath(pool.pool)}/condition`, condition, { resource: resource?.name, state_was: seen });
@@ -154,7 +157,9 @@ export function confirm(name, seen) {
         "div",
         { class: "buttons" },
         h("button", { type: "button", class: "plain", onclick: () => dialog.close() }, state.error ? "Close" : "Cancel"),
-        h("button", { type: "submit", class: action.danger ? "danger solid" : "solid", disabled: state.busy }, state.busy ? "…" : action.label),
+        // What was decided on is no more: there is nothing to repeat.
+        !TOO_LATE.has(state.error?.refusal?.code) &&
+          h("button", { type: "submit", class: action.danger ? "danger solid" : "solid", disabled: state.busy }, state.busy ? "…" : action.label),
       ),
     );
   show(dialog);
@@ -186,8 +191,6 @@ function input(field, given, draw) {
     field.hint && h("small", null, field.hint),
   );
 }
-
-const TOO_LATE = new Set(["moved_on", "pool_changed", "unknown_pool", "unknown_resource"]);
 
 function refused(error) {
   if (!(error instanceof Refused)) {

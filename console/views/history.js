@@ -104,6 +104,7 @@ export function historyView(root, { query, setQuery }) {
   function draw() {
     list.set(events, done ? events.length : events.length + (events.length ? 1 : 0));
     drawPicture();
+    news.hidden = !fresh.length;
     show(
       news,
       fresh.length > 0 &&
@@ -120,7 +121,8 @@ export function historyView(root, { query, setQuery }) {
 
   function drawPicture() {
     const held = heldOf(events);
-    if (!held.length) return show(picture);
+    picture.hidden = !held.length;
+    if (!held.length) return;
     const { since_ms, until_ms } = asked();
     const to = until_ms ?? now();
     const first = since_ms ?? Math.max(Math.min(...held.map((hold) => hold.from)), events.at(-1).at_ms);

@@ -102,7 +102,7 @@ export function overview(root, { query, setQuery }) {
   function row(pool) {
     return {
       cells: [
-        [poolLink(pool.pool), poolBadges(pool)],
+        h("span", { class: "about" }, poolLink(pool.pool), poolBadges(pool)),
         h("span", { class: "used" }, use(pool), h("span", { class: "figure" }, `${number(pool.used)} / ${number(pool.size)}`)),
         pool.waiters ? h("b", { class: "figure waits" }, number(pool.waiters)) : none("0"),
         pool.waiting_since_ms ? since(pool.waiting_since_ms) : none(),

@@ -163,7 +163,7 @@ export function poolView(root, { name, query, setQuery }) {
       ),
     );
     show(holdersHeading, pool.named ? "Resources" : "Who has it", " ", h("span", { class: "count" }, number(pool.named ? pool.size : holds.size), moreHolds && "+"));
-    show(queueHeading, "Queue", " ", h("span", { class: "count" }, number(Math.max(pool.waiters, queue.rows.length))));
+    show(queueHeading, "Queue", " ", h("span", { class: "count" }, number(waiters())));
     if (Date.now() - drawnAt > PICTURE_PAUSE) drawPicture();
     else pictureTimer ||= setTimeout(drawPicture, PICTURE_PAUSE);
     body.hidden = false;
@@ -171,8 +171,13 @@ export function poolView(root, { name, query, setQuery }) {
     resources.element.hidden = !pool.named;
     if (pool.named) resources.set(joined());
     else places.set(holdsInOrder());
-    waiting.set(queue.rows, queue.more ? Math.max(pool.waiters, queue.rows.length + 1) : queue.rows.length);
+    waiting.set(queue.rows, waiters());
     happened.set(past.slice(0, EVENTS_SHOWN));
+  }
+
+  /** As heard, if the whole queue is here; else as the server counts. */
+  function waiters() {
+    return queue.more ? Math.max(detail.summary.waiters, queue.rows.length + 1) : queue.rows.length;
   }
 
   function drawPicture() {
@@ -186,7 +191,7 @@ export function poolView(root, { name, query, setQuery }) {
     show(
       picture,
       h("div", { class: "tools" }, h("h2", null, "Who had it when"), h("div", { class: "buttons", role: "group", "aria-label": "How far back" }, Object.keys(SPANS).map(choice))),
-      held.length ? gantt(held, { from: to - SPANS[shownSpan], to, width: picture.clientWidth, label: `Who had ${name} when` }) : h("p", { class: "muted" }, "Nobody had it in this time."),
+      held.length ? gantt(held, { from: to - SPANS[shownSpan], to, width: picture.clientWidth, label: `Who had ${name} when` }) : h("p", { class: "muted" }, lookedBack ? "Nobody had it in this time." : "Loading…"),
     );
   }
 
@@ -252,6 +257,7 @@ export function poolView(root, { name, query, setQuery }) {
       const before = await get("/history", { pool: name, newest_first: true, limit: EVENTS_SHOWN }, ending.signal);
       past = before.events.length > past.length ? before.events : past;
     }
+    drawPicture();
     draw();
   }
 
