@@ -135,7 +135,9 @@ mod tests {
     #[test]
     fn every_module_that_is_imported_is_served() {
         for file in FILES.iter().filter(|file| file.kind == SCRIPT) {
-            for (_, rest) in file.text.split("from \"").skip(1).filter_map(|rest| rest.split_once('"').map(|it| (rest, it.0))) {
+            for (_, rest) in
+                file.text.split("from \"").skip(1).filter_map(|rest| rest.split_once('"').map(|it| (rest, it.0)))
+            {
                 let folder = file.name.rsplit_once('/').map_or("", |(folder, _)| folder);
                 let name = match rest.strip_prefix("../") {
                     Some(above) => above.to_owned(),

@@ -176,7 +176,8 @@ impl Service {
         for _ in 0..HISTORY_LOOKS_MAX {
             let page = self.engine.events(query.clone()).await??;
             query.after = page.reached.or(query.after);
-            let mut events = page.items.iter().map(convert::event).filter(|event| kind.is_none_or(|it| event.kind == it));
+            let mut events =
+                page.items.iter().map(convert::event).filter(|event| kind.is_none_or(|it| event.kind == it));
             found.events.extend(events.by_ref().take(wanted - found.events.len()));
             // What is left out of this look is for the next page.
             let left_out = events.next().is_some();

@@ -32,8 +32,7 @@ pub(crate) fn set_condition(request: v1::SetConditionRequest) -> Result<Command,
         Ok(v1::ConditionState::Quarantined) => Some(ConditionState::Quarantined),
         Err(_) => return Err(Error::invalid("state_was", format!("state_was {} is unknown", request.state_was))),
     };
-    let set =
-        SetCondition { pool: pool.clone(), resource: resource.clone(), condition: parse_condition(condition)? };
+    let set = SetCondition { pool: pool.clone(), resource: resource.clone(), condition: parse_condition(condition)? };
     Ok(match state {
         None => Command::SetCondition(set),
         Some(state) => Command::ChangeSeen {

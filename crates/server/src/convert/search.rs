@@ -58,11 +58,9 @@ fn item(found: &Found) -> v1::Found {
         ..v1::Found::default()
     };
     match &found.at {
-        FoundAt::Pool(pool, resource) => v1::Found {
-            pool: Some(pool.to_string()),
-            resource: resource.as_ref().map(ToString::to_string),
-            ..told
-        },
+        FoundAt::Pool(pool, resource) => {
+            v1::Found { pool: Some(pool.to_string()), resource: resource.as_ref().map(ToString::to_string), ..told }
+        }
         FoundAt::Hold(token) => v1::Found { token: Some(token.0), ..told },
         FoundAt::Wait(waiter) => v1::Found { waiter: Some(waiter.0), ..told },
         FoundAt::Session(session) => v1::Found { session: Some(session.0), ..told },

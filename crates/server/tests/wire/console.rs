@@ -73,7 +73,8 @@ async fn who_asks_without_a_browser_is_told_the_way_in_a_few_words() {
 #[tokio::test]
 async fn there_is_nothing_else_below_the_console() {
     let fixture = Fixture::start().await;
-    for path in ["/console", "/console/", "/console/nothing.js", "/console/../Cargo.toml", "/console/%2e%2e/Cargo.toml"] {
+    for path in ["/console", "/console/", "/console/nothing.js", "/console/../Cargo.toml", "/console/%2e%2e/Cargo.toml"]
+    {
         let (status, refused) = fixture.get(path).await;
         assert_eq!((status, &refused["error"]["code"]), (StatusCode::NOT_FOUND, &"unknown_path".into()), "{path}");
     }

@@ -14,14 +14,13 @@ async fn stage() -> Fixture {
     fixture.put("/api/v1/pools/gpus", spec).await;
     let session = json!({ "holder": "scheduler", "meta": { "host": "rack-1" } });
     let (_, session) = fixture.post("/api/v1/sessions", session).await;
-    fixture
-        .post("/api/v1/acquire", json!({ "pool": "db", "holder": "backup", "meta": { "host": "rack-7" } }))
-        .await;
+    fixture.post("/api/v1/acquire", json!({ "pool": "db", "holder": "backup", "meta": { "host": "rack-7" } })).await;
     // Waits that stay though their callers do not: those of a session.
     let mut stream = crate::talk::Talk::open(&fixture, "queuer").await.0;
     for (id, holder) in [(1, "Migration"), (2, "vacuum")] {
         let acquire = crate::fixture::acquire("db", holder);
-        let acquire = tenure_proto::v1::AcquireRequest { wait_forever: true, request_id: Some(holder.into()), ..acquire };
+        let acquire =
+            tenure_proto::v1::AcquireRequest { wait_forever: true, request_id: Some(holder.into()), ..acquire };
         stream.say(id, tenure_proto::v1::client_request::Request::Acquire(Box::new(acquire)));
         stream.hear().await;
     }
@@ -53,7 +52,10 @@ async fn a_text_is_found_in_names_labels_and_metadata_in_capitals_or_not() {
         { "holder": "scheduler", "session": 1, "because": { "host": "rack-1" } },
     ]);
     assert_eq!(json!(found(&fixture, "rack", 100).await), racks);
-    assert_eq!(json!(found(&fixture, "migra", 100).await), json!([{ "pool": "db", "holder": "Migration", "waiter": 1 }]));
+    assert_eq!(
+        json!(found(&fixture, "migra", 100).await),
+        json!([{ "pool": "db", "holder": "Migration", "waiter": 1 }])
+    );
     assert_eq!(found(&fixture, "nothing", 100).await, [] as [Value; 0]);
 }
 
@@ -76,7 +78,8 @@ async fn waits_are_listed_over_all_pools_and_by_holder() {
     let fixture = stage().await;
     let (_, all) = fixture.get("/api/v1/waits").await;
     let waits = all["waits"].as_array().unwrap();
-    let who = |wait: &Value| (wait["pool"].clone(), wait["waiter"]["holder"].clone(), wait["waiter"]["position"].clone());
+    let who =
+        |wait: &Value| (wait["pool"].clone(), wait["waiter"]["holder"].clone(), wait["waiter"]["position"].clone());
     assert_eq!(who(&waits[0]), (json!("db"), json!("Migration"), json!(1)));
     assert_eq!(who(&waits[1]), (json!("db"), json!("vacuum"), json!(2)));
     let (_, own) = fixture.get("/api/v1/waits?holder=vacuum").await;
@@ -91,8 +94,7 @@ async fn waits_are_listed_over_all_pools_and_by_holder() {
 async fn history_of_one_kind_leaves_out_nothing_and_nothing_else_in() {
     let fixture = Fixture::start().await;
     for turn in 0..5 {
-        let (_, grant) =
-            fixture.post("/api/v1/acquire", json!({ "pool": "db", "holder": format!("h{turn}") })).await;
+        let (_, grant) = fixture.post("/api/v1/acquire", json!({ "pool": "db", "holder": format!("h{turn}") })).await;
         fixture.post("/api/v1/release", json!({ "key": grant["key"] })).await;
     }
     for (direction, order) in [("false", [0, 1, 2, 3, 4]), ("true", [4, 3, 2, 1, 0])] {
@@ -145,8 +147,12 @@ async fn a_resource_is_changed_only_if_it_is_still_as_it_was_seen() {
     assert_eq!(fixture.put(&format!("{path}=in_service"), quarantine()).await.0, StatusCode::OK);
     let (status, refused) = fixture.put(&format!("{path}=in_service"), json!({ "state": "drained" })).await;
     let error = &refused["error"];
-    assert_eq!((status, &error["code"], &error["resource"]), (StatusCode::CONFLICT, &json!("pool_changed"), &json!("gpu-1")));
-    let (status, refused) =
-        fixture.put("/api/v1/pools/gpus/condition?resource=gpu-9&state_was=in_service", json!({ "state": "drained" })).await;
+    assert_eq!(
+        (status, &error["code"], &error["resource"]),
+        (StatusCode::CONFLICT, &json!("pool_changed"), &json!("gpu-1"))
+    );
+    let (status, refused) = fixture
+        .put("/api/v1/pools/gpus/condition?resource=gpu-9&state_was=in_service", json!({ "state": "drained" }))
+        .await;
     assert_eq!((status, &refused["error"]["code"]), (StatusCode::NOT_FOUND, &json!("unknown_resource")));
 }
