@@ -1,5 +1,5 @@
-//! What the tests need besides Rust: programs of the system, and in `target/tools` the libraries of LDLM's clients and of
-//! Temporal, and what is built from our own TypeScript.
+//! What the tests need besides Rust: programs of the system, and in `target/tools` the libraries of LDLM's clients, of
+//! Temporal and for a browser, and what is built from our own TypeScript.
 //! Nothing is done for what is there already, so that it can be the first step of every run.
 
 use std::fs;
@@ -16,7 +16,11 @@ const PYTHON_TEMPORAL: &str = "crates/cli/tests/temporal/requirements.txt";
 /// Of our own client.
 const PYTHON_CLIENT: &str = "clients/python/tests/requirements.txt";
 /// Folders of `target/tools` with Node's libraries, and where it is said which.
-const NODE: [(&str, &str); 2] = [("node", "crates/cli/tests/ldlm_clients/node"), ("typescript", "clients/typescript")];
+const NODE: [(&str, &str); 3] = [
+    ("node", "crates/cli/tests/ldlm_clients/node"),
+    ("browser", "crates/cli/tests/console/node"),
+    ("typescript", "clients/typescript"),
+];
 /// What is written in TypeScript, in the order in which it is built.
 const TYPESCRIPT: [&str; 3] = ["clients/typescript/src", "clients/typescript/test", "examples"];
 const GO: &str = "crates/cli/tests/ldlm_clients/go";
@@ -36,6 +40,8 @@ pub(crate) fn make() -> Result<Missing, String> {
     // For the protocol of Temporal, which has files of Google's own in it.
     need("protoc", &["protobuf-compiler", "libprotobuf-dev"])?;
     need("setpriv", &["util-linux"])?;
+    // Without a font nothing has a width.
+    need("chromium", &["chromium", "fonts-dejavu-core"])?;
     python()?;
     for (name, source) in NODE {
         node(name, source)?;

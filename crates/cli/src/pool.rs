@@ -131,8 +131,12 @@ async fn set(args: SetArgs) -> Result<(), Exit> {
     };
     let said = look::spec(&spec);
     let mut connection = Connection::open(&args.server).await?;
-    let request =
-        v1::SetPoolRequest { namespace: args.server.namespace.clone(), pool: args.pool.clone(), spec: Some(spec) };
+    let request = v1::SetPoolRequest {
+        namespace: args.server.namespace.clone(),
+        pool: args.pool.clone(),
+        spec: Some(spec),
+        ..Default::default()
+    };
     let set = connection.calls.set_pool(request).await.map_err(|status| connection.failed(status))?.into_inner();
     let how = if set.created { "created" } else { "changed" };
     output::done(&args.output, &format!("pool `{}` set: {said} ({how})", args.pool), &set)
@@ -244,6 +248,7 @@ async fn set_condition(
         resource: target.resource.clone(),
         condition: Some(condition),
         lasts_ms,
+        ..Default::default()
     };
     let set = connection.calls.set_condition(request).await.map_err(|status| connection.failed(status))?.into_inner();
     output::done(&target.output, &said, &set)

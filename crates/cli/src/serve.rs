@@ -389,6 +389,7 @@ tenure {version}, keeping everything {kept}
 grpc {grpc}
 http {scheme}://{http}
 
+The console is there for a browser: {scheme}://{http}/
 Hold a lock while a command runs, and see from elsewhere who has it:
   {tenure} run{addr} demo -- sleep 60
   {tenure} show{addr} demo

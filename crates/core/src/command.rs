@@ -84,6 +84,49 @@ pub enum Command {
     Reserve(Reserve),
     /// Ends a reservation, only if it is still that holder's.
     Unreserve(Unreserve),
+    /// Changes a pool, only if it is still as the operator saw it.
+    ChangeSeen {
+        seen: Seen,
+        change: Change,
+    },
+}
+
+/// How a pool is changed.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Change {
+    Pool(SetPool),
+    Condition(SetCondition),
+}
+
+/// What an operator saw of a pool, or of one of its resources. What is left out may be anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Seen {
+    pub pool: PoolPath,
+    /// Whose condition was seen; the whole pool's if left out.
+    pub resource: Option<ResourceName>,
+    pub size: Option<u32>,
+    pub state: Option<ConditionState>,
+}
+
+/// A condition without its note.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum ConditionState {
+    InService,
+    Drained,
+    Quarantined,
+}
+
+impl Condition {
+    pub fn state(&self) -> ConditionState {
+        match self {
+            Self::InService => ConditionState::InService,
+            Self::Drained(_) => ConditionState::Drained,
+            Self::Quarantined(_) => ConditionState::Quarantined,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -33,6 +33,7 @@ mod queue;
 mod record;
 mod refusal;
 mod reply;
+mod search;
 mod selector;
 mod sets;
 mod state;

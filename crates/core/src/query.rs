@@ -40,6 +40,12 @@ impl State {
                 let explanation = self.explain(pool, who.as_ref(), *limit, now)?;
                 Ok(View::Explained(alloc::boxed::Box::new(explanation)))
             }
+            Query::Waits { namespace, holder, after, limit } => {
+                Ok(View::Waits(self.waits_page(namespace, holder.as_ref(), *after, *limit)))
+            }
+            Query::Search { namespace, text, after, limit } => {
+                Ok(View::Search(self.search_page(namespace, text, after.as_ref(), *limit)))
+            }
         }
     }
 
@@ -310,7 +316,7 @@ fn others(waiter: &Waiter, pool: &PoolPath) -> Vec<(PoolPath, Demand)> {
 }
 
 /// Entries in order, each with where to go on after it, and without a view if it was not asked for.
-fn page<T, C>(entries: impl Iterator<Item = (C, Option<T>)>, limit: usize) -> Page<T, C> {
+pub(crate) fn page<T, C>(entries: impl Iterator<Item = (C, Option<T>)>, limit: usize) -> Page<T, C> {
     let limit = limit.clamp(1, PAGE_MAX);
     let mut items = Vec::new();
     let mut last = None;

@@ -117,6 +117,13 @@ pub enum Refusal {
         pool: PoolPath,
         why: String,
     },
+    /// The pool, or the resource, is not what the operator saw.
+    PoolChanged {
+        pool: PoolPath,
+        resource: Option<ResourceName>,
+        size: u32,
+        condition: Condition,
+    },
 }
 
 /// One of those who wait for each other.
@@ -187,6 +194,7 @@ impl Refusal {
             Self::NotRenewable { .. } => "not_renewable",
             Self::NotReleasable { .. } => "not_releasable",
             Self::MovedOn { .. } | Self::Changed { .. } => "moved_on",
+            Self::PoolChanged { .. } => "pool_changed",
         }
     }
 
@@ -234,7 +242,9 @@ impl Refusal {
             Self::NotHeld => "stop using what it protected: it may be somebody else's by now".into(),
             Self::NotRenewable { advice, .. } => advice.clone().into_owned(),
             Self::NotReleasable { .. } => "nothing: it ends by itself".into(),
-            Self::MovedOn { .. } | Self::Changed { .. } => "look again, and decide on what is there now".into(),
+            Self::MovedOn { .. } | Self::Changed { .. } | Self::PoolChanged { .. } => {
+                "look again, and decide on what is there now".into()
+            }
         }
     }
 }
@@ -318,6 +328,17 @@ impl fmt::Display for Refusal {
                 Ok(())
             }
             Self::Changed { pool, why } => write!(f, "pool `{}` has moved on: {why}", pool.name()),
+            Self::PoolChanged { pool, resource, size, condition } => {
+                let state = match condition {
+                    Condition::InService => "in service",
+                    Condition::Drained(_) => "drained",
+                    Condition::Quarantined(_) => "quarantined",
+                };
+                match resource {
+                    Some(name) => write!(f, "resource `{name}` of pool `{}` has changed: it is {state}", pool.name()),
+                    None => write!(f, "pool `{}` has changed: its size is {size}, and it is {state}", pool.name()),
+                }
+            }
         }
     }
 }

@@ -52,6 +52,20 @@ pub enum Query {
         who: Option<Whom>,
         limit: usize,
     },
+    /// Waits in all pools of a namespace, oldest first; of one holder if it is named.
+    Waits {
+        namespace: Namespace,
+        holder: Option<HolderId>,
+        after: Option<WaiterId>,
+        limit: usize,
+    },
+    /// Whatever has `text` in a name, a label or a holder's metadata, whether in capitals or not.
+    Search {
+        namespace: Namespace,
+        text: alloc::string::String,
+        after: Option<FoundAt>,
+        limit: usize,
+    },
 }
 
 /// Which waiter.
@@ -73,6 +87,8 @@ pub enum View {
     Owners(Page<(Namespace, OwnerId), (Namespace, OwnerId)>),
     Stats(Stats),
     Explained(alloc::boxed::Box<Explanation>),
+    Waits(Page<WaitView, WaiterId>),
+    Search(Page<Found, FoundAt>),
 }
 
 /// Some of many; `next` is where to go on. Only without it are there no more: a listing looks at a bounded
@@ -275,4 +291,34 @@ pub struct Stats {
     pub sessions: usize,
     /// The number of the last event.
     pub seq: Seq,
+}
+
+/// Somebody who waits, and for which pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct WaitView {
+    pub pool: PoolPath,
+    pub waiter: WaiterView,
+}
+
+/// Where in a search something stands: pools first, each before its resources, then holds, waits and sessions.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum FoundAt {
+    Pool(PoolName, Option<ResourceName>),
+    Hold(Token),
+    Wait(WaiterId),
+    Session(SessionId),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Found {
+    pub at: FoundAt,
+    /// The pool that is held or waited for.
+    pub pool: Option<PoolName>,
+    /// Who holds or waits, or whose session it is.
+    pub holder: Option<Arc<Holder>>,
+    /// The label or metadata that has the text, if it is not the name.
+    pub because: Option<(alloc::string::String, alloc::string::String)>,
 }

@@ -7,9 +7,11 @@ mod event;
 mod operator;
 mod pool;
 mod request;
+mod search;
 
 pub(crate) use answer::*;
 pub(crate) use event::event;
 pub(crate) use operator::*;
 pub(crate) use pool::{condition, pool_detail, remove_pool, set_condition, set_pool, summary};
 pub(crate) use request::*;
+pub(crate) use search::*;

@@ -70,7 +70,8 @@ impl Error {
                 | Refusal::TimedOut(_)
                 | Refusal::Withdrawn { .. }
                 | Refusal::MovedOn { .. }
-                | Refusal::Changed { .. } => (Code::Aborted, StatusCode::CONFLICT),
+                | Refusal::Changed { .. }
+                | Refusal::PoolChanged { .. } => (Code::Aborted, StatusCode::CONFLICT),
                 _ => (Code::FailedPrecondition, StatusCode::CONFLICT),
             },
             Self::Failed(Failure::Overloaded { .. } | Failure::Stopping) => {
@@ -246,6 +247,15 @@ fn refused(refusal: &Refusal) -> v1::Refusal {
             pool,
             v1::Refusal { token: Some(expected.0), holders: now.iter().map(convert::hold).collect(), ..told },
         ),
+        Refusal::PoolChanged { pool, resource, size, condition } => about(
+            pool,
+            v1::Refusal {
+                resource: resource.as_ref().map(ToString::to_string),
+                size: Some(*size),
+                condition: Some(convert::condition(condition)),
+                ..told
+            },
+        ),
     }
 }
 
@@ -337,6 +347,7 @@ mod tests {
             Refusal::NotRenewable { token, why: "".into(), advice: "".into() },
             Refusal::NotReleasable { token, deadline: Timestamp::from_millis(0) },
             Refusal::MovedOn { pool: pool(), expected: token, now: Vec::new() },
+            Refusal::PoolChanged { pool: pool(), resource: None, size: 1, condition: Condition::InService },
         ];
         let before = [
             Error::invalid("pool", "pool name is empty"),

@@ -138,4 +138,12 @@ impl v1::tenure_server::Tenure for Grpc {
         let watching = self.service.watch(request.into_inner()).await?;
         Ok(Response::new(Box::pin(watching.map(|watched| watched.map_err(Status::from)))))
     }
+
+    async fn list_waits(&self, request: Request<v1::ListWaitsRequest>) -> Answered<v1::ListWaitsResponse> {
+        answer(self.service.list_waits(request.into_inner()).await)
+    }
+
+    async fn search(&self, request: Request<v1::SearchRequest>) -> Answered<v1::SearchResponse> {
+        answer(self.service.search(request.into_inner()).await)
+    }
 }

@@ -5,6 +5,7 @@
 
 mod accept;
 mod auth;
+mod console;
 mod convert;
 mod error;
 pub mod front;

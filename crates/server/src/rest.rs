@@ -17,6 +17,7 @@ use tenure_proto::v1;
 use tokio_util::sync::CancellationToken;
 use tower::util::MapResponseLayer;
 
+use crate::console;
 use crate::error::{Error, HttpError};
 use crate::ldlm::{self, Ldlm};
 use crate::service::Service;
@@ -52,7 +53,7 @@ pub(crate) fn router(app: App) -> Router {
         router = router.route(path, any(ldlm::handle));
     }
     router
-        .route("/", get(operator::index))
+        .merge(console::routes())
         .route("/healthz", get(operator::healthz))
         .route("/readyz", get(operator::readyz))
         .route("/metrics", get(operator::metrics))

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use tenure_core::{Command, Query, Reply, View};
+use tenure_core::{Command, PAGE_MAX, Query, Reply, Seq, View};
 use tenure_engine::{Calls, Engine};
 use tenure_proto::v1;
 
@@ -149,18 +149,47 @@ impl Service {
         }
     }
 
+    pub(crate) async fn list_waits(&self, request: v1::ListWaitsRequest) -> Result<v1::ListWaitsResponse, Error> {
+        match self.query(convert::list_waits(request)?).await? {
+            View::Waits(page) => Ok(convert::waits(&page)),
+            other => unexpected(&other),
+        }
+    }
+
+    pub(crate) async fn search(&self, request: v1::SearchRequest) -> Result<v1::SearchResponse, Error> {
+        match self.query(convert::search(request)?).await? {
+            View::Search(page) => Ok(convert::found(&page)),
+            other => unexpected(&other),
+        }
+    }
+
     /// Looks until the page is full or the end is reached, or gives up for now and says where to go on.
     pub(crate) async fn history(&self, request: v1::HistoryRequest) -> Result<v1::HistoryResponse, Error> {
+        let kind = convert::kind_wanted(&request)?;
         let mut query = convert::history(request)?;
+        let wanted = query.limit;
+        if kind.is_some() {
+            // Those of other kinds come along.
+            query.limit = PAGE_MAX;
+        }
         let mut found = v1::HistoryResponse::default();
         for _ in 0..HISTORY_LOOKS_MAX {
             let page = self.engine.events(query.clone()).await??;
             query.after = page.reached.or(query.after);
-            query.limit -= page.items.len();
-            found.events.extend(page.items.iter().map(convert::event));
-            found.done = page.done;
-            if found.done || query.limit == 0 {
+            let mut events =
+                page.items.iter().map(convert::event).filter(|event| kind.is_none_or(|it| event.kind == it));
+            found.events.extend(events.by_ref().take(wanted - found.events.len()));
+            // What is left out of this look is for the next page.
+            let left_out = events.next().is_some();
+            if left_out {
+                query.after = found.events.last().map(|event| Seq(event.seq)).or(query.after);
+            }
+            found.done = page.done && !left_out;
+            if found.done || found.events.len() == wanted {
                 break;
+            }
+            if kind.is_none() {
+                query.limit = wanted - found.events.len();
             }
         }
         found.next = query.after.map(|seq| seq.0);

@@ -130,31 +130,52 @@ pub(crate) fn command(clients: &mut [Client], index: usize, ask: &Ask) -> Option
             let (namespace, session) = session(which)?;
             Command::EndSession { namespace, session }
         }
-        Ask::SetUnits { pool, size, backfill, window, declared, fair } => Command::SetPool(SetPool {
-            pool: path(*pool),
-            spec: PoolSpec {
+        Ask::SetUnits { pool, size, backfill, window, declared, fair } => {
+            let spec = PoolSpec {
                 capacity: Capacity::Units(*size),
                 order: order(*backfill),
                 window: window.map(millis),
                 declared: *declared,
                 cleaning: false,
                 fair: share(*fair),
-            },
-        }),
+            };
+            let set = SetPool { pool: path(*pool), spec };
+            match *size {
+                // Some operators decide on what they saw, which is two units.
+                5 => Command::ChangeSeen {
+                    seen: Seen { pool: set.pool.clone(), resource: None, size: Some(2), state: None },
+                    change: Change::Pool(set),
+                },
+                _ => Command::SetPool(set),
+            }
+        }
         Ask::SetResources { resources, reversed, placement, backfill, cleaning, fair } => {
             let spec = resources_spec(*resources, *reversed, *placement, *backfill);
             let spec = PoolSpec { cleaning: *cleaning, fair: share(*fair), ..spec };
             Command::SetPool(SetPool { pool: path(4), spec })
         }
-        Ask::SetCondition { pool, resource, condition, lasts } => {
+        Ask::SetCondition { pool, resource, condition: wanted, lasts } => {
             let resource = resource.map(|at| resource_name(usize::from(at)));
             let pool = path(if resource.is_some() { 4 } else { *pool });
-            let condition = match condition {
+            let condition = match wanted {
                 0 => Condition::Drained(None),
                 1 => Condition::Quarantined(note("it smells")),
                 _ => Condition::InService,
             };
-            Command::SetCondition(SetCondition { pool, resource, condition, lasts: lasts.map(millis) })
+            let set = SetCondition { pool, resource, condition, lasts: lasts.map(millis) };
+            match *wanted {
+                // It is returned by somebody who saw it drained.
+                3 => Command::ChangeSeen {
+                    seen: Seen {
+                        pool: set.pool.clone(),
+                        resource: set.resource.clone(),
+                        size: None,
+                        state: Some(ConditionState::Drained),
+                    },
+                    change: Change::Condition(set),
+                },
+                _ => Command::SetCondition(set),
+            }
         }
         Ask::RemovePool { pool } => Command::RemovePool { pool: path(*pool) },
         Ask::Steal { which, ttl, request } => {

@@ -287,6 +287,13 @@ impl Model {
             Command::MoveWaiter(to) => self.move_waiter(to),
             Command::Reserve(reserve) => self.reserve(reserve),
             Command::Unreserve(unreserve) => self.unreserve(unreserve),
+            Command::ChangeSeen { seen, change } => {
+                self.check_seen(seen)?;
+                match change {
+                    Change::Pool(set) => self.set_pool(set),
+                    Change::Condition(set) => self.set_condition(set),
+                }
+            }
             Command::DetachSession { .. }
             | Command::Expire
             | Command::Restart

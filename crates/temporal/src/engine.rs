@@ -235,6 +235,7 @@ impl Keepers {
             Command::MoveWaiter(to) => vec![self.of_path(&to.pool)],
             Command::Reserve(reserve) => vec![self.of_path(&reserve.pool)],
             Command::Unreserve(unreserve) => vec![self.of_path(&unreserve.pool)],
+            Command::ChangeSeen { seen, .. } => vec![self.of_path(&seen.pool)],
             // A face hears of a session when that asks for something there.
             Command::OpenSession(_) => self.shared.keepers.clone(),
             Command::KeepAlive { session, .. }
@@ -321,7 +322,11 @@ impl Engine for Keepers {
 
     fn query(&self, query: Query) -> Answer<Result<View, Refusal>> {
         let limit = match &query {
-            Query::Pools { limit, .. } | Query::Holds { limit, .. } | Query::Owners { limit, .. } => *limit,
+            Query::Pools { limit, .. }
+            | Query::Holds { limit, .. }
+            | Query::Owners { limit, .. }
+            | Query::Waits { limit, .. }
+            | Query::Search { limit, .. } => *limit,
             Query::Pool { .. }
             | Query::Queue { .. }
             | Query::Sessions { .. }
@@ -333,7 +338,12 @@ impl Engine for Keepers {
             Query::Holds { namespace, pool: Some(pool), .. } => vec![self.of_pool(namespace, pool)],
             // Every keeper knows them all, but each only its own holds of theirs.
             Query::Sessions { .. } => vec![self.shared.keepers[0].clone()],
-            Query::Pools { .. } | Query::Holds { .. } | Query::Owners { .. } | Query::Stats => self.shared.all(),
+            Query::Pools { .. }
+            | Query::Holds { .. }
+            | Query::Owners { .. }
+            | Query::Stats
+            | Query::Waits { .. }
+            | Query::Search { .. } => self.shared.all(),
         };
         let mut answers = Vec::new();
         let mut refused = None;

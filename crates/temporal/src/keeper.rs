@@ -10,7 +10,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
-use tenure_core::{Command, HoldView, Limits, Machine, Numbering, Refusal, Reply, Seq, State, Timestamp, Ttl, View};
+use tenure_core::{
+    Change, Command, HoldView, Limits, Machine, Numbering, Refusal, Reply, Seq, State, Timestamp, Ttl, View,
+};
 use tenure_engine::{Audience, Caller, Desk, Nonces};
 
 use wire::{Answer, Batch, Happened, Lane, Mail, Said, ServerId};
@@ -476,7 +478,7 @@ impl std::fmt::Debug for Keeper {
 fn growth(command: &Command) -> usize {
     match command {
         // What it says may be there twice: with a pool, and with a hold.
-        Command::SetCondition(_) | Command::Reserve(_) | Command::Steal(_) => {
+        Command::SetCondition(_) | Command::ChangeSeen { .. } | Command::Reserve(_) | Command::Steal(_) => {
             ENTRY_BYTES + 2 * wire::encode(command).len()
         }
         _ if is_new_work(command) => ENTRY_BYTES + 2 * wire::encode(command).len(),
@@ -486,7 +488,8 @@ fn growth(command: &Command) -> usize {
 
 /// Whether it is refused where there is no room for more.
 fn is_new_work(command: &Command) -> bool {
-    matches!(command, Command::Acquire(_) | Command::OpenSession(_) | Command::SetPool(_))
+    let changes_pool = matches!(command, Command::ChangeSeen { change: Change::Pool(_), .. });
+    changes_pool || matches!(command, Command::Acquire(_) | Command::OpenSession(_) | Command::SetPool(_))
 }
 
 /// Who is in the way, as a refusal tells it.

@@ -57,7 +57,7 @@ impl Onlooker {
 
     pub(super) async fn declare(&mut self, spec: v1::PoolSpec) -> Result<(), Exit> {
         let (namespace, pool) = (self.server.namespace.clone(), self.pool.clone());
-        let set = v1::SetPoolRequest { namespace, pool, spec: Some(spec) };
+        let set = v1::SetPoolRequest { namespace, pool, spec: Some(spec), ..Default::default() };
         self.connection.calls.set_pool(set).await.map_err(|status| self.connection.failed(status))?;
         Ok(())
     }

@@ -67,6 +67,7 @@ pub(crate) async fn history(args: HistoryArgs) -> Result<(), Exit> {
         after: None,
         newest_first: !args.all,
         limit: Some(PAGE),
+        ..Default::default()
     };
     let mut lines = Lines::default();
     // All of it may be more than fits in memory; it is printed as it comes.

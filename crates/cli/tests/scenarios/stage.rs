@@ -281,6 +281,7 @@ impl<F: Face> OnServer<F> {
                     resource: set.resource.clone(),
                     condition: Some(wire::condition(&set.condition)),
                     lasts_ms: set.lasts,
+                    ..Default::default()
                 };
                 outcome(face.set_condition(request).await, |_| Outcome::new("done"))
             }

@@ -107,7 +107,12 @@ pub(crate) fn set_pool(set: &SetPool) -> v1::SetPoolRequest {
         }
     }
     let Pool { namespace, name } = &set.pool;
-    v1::SetPoolRequest { namespace: self::namespace(namespace), pool: name.clone(), spec: Some(spec) }
+    v1::SetPoolRequest {
+        namespace: self::namespace(namespace),
+        pool: name.clone(),
+        spec: Some(spec),
+        ..Default::default()
+    }
 }
 
 pub(crate) fn condition(condition: &Condition) -> v1::Condition {

@@ -23,6 +23,11 @@ pub(crate) fn node() -> PathBuf {
     made("node/node_modules")
 }
 
+/// Where Node finds what moves a browser, for `NODE_PATH`.
+pub(crate) fn browser() -> PathBuf {
+    made("browser/node_modules")
+}
+
 /// The helpers for workflows in TypeScript, and what uses them, built.
 pub(crate) fn typescript(path: &str) -> PathBuf {
     made("typescript/built").join(path)

@@ -91,6 +91,27 @@ impl Step<'_> {
         Ok(Reply::Done)
     }
 
+    /// Whether the pool is still what the operator decided upon.
+    pub(super) fn check_seen(&self, seen: Seen) -> Result<(), Refusal> {
+        let Seen { pool: path, resource, size, state } = seen;
+        let Some(pool) = self.state().pools.get(&path) else {
+            return Err(Refusal::UnknownPool { pool: path });
+        };
+        let condition = match &resource {
+            None => &pool.condition,
+            Some(name) => match pool.resource(name).filter(|(_, it)| !it.leaving) {
+                Some((_, resource)) => &resource.condition,
+                None => return Err(Refusal::UnknownResource { pool: path, resource: name.clone() }),
+            },
+        };
+        let same = size.is_none_or(|size| size == pool.size()) && state.is_none_or(|state| state == condition.state());
+        if same {
+            return Ok(());
+        }
+        let (size, condition) = (pool.size(), condition.clone());
+        Err(Refusal::PoolChanged { pool: path, resource, size, condition })
+    }
+
     pub(super) fn remove_pool(&mut self, path: PoolPath) -> Result<Reply, Refusal> {
         let Some(pool) = self.state().pools.get(&path) else {
             return Err(Refusal::UnknownPool { pool: path });

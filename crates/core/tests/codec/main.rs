@@ -84,6 +84,12 @@ fn every_command_makes_the_round_trip() {
         Unreserve: Command::Unreserve(Unreserve {
             pool: pool(), resource: resource().name, holder: holder().id.clone(), reason: note(),
         });
+        ChangeSeen: Command::ChangeSeen {
+            seen: Seen {
+                pool: pool(), resource: Some(resource().name), size: Some(2), state: Some(ConditionState::Drained),
+            },
+            change: Change::Pool(SetPool { pool: pool(), spec: named_pool() }),
+        };
     });
 }
 
@@ -194,6 +200,9 @@ fn every_refusal_makes_the_round_trip() {
         NotReleasable: Refusal::NotReleasable { token: Token(7), deadline: at(9) };
         MovedOn: Refusal::MovedOn { pool: pool(), expected: Token(7), now: vec![hold_view(), hold_view()] };
         Changed: Refusal::Changed { pool: pool(), why: "nobody waits".into() };
+        PoolChanged: Refusal::PoolChanged {
+            pool: pool(), resource: Some(resource().name), size: 2, condition: Condition::Drained(Some(note())),
+        };
     });
 }
 
@@ -216,6 +225,15 @@ fn every_query_and_every_view_makes_the_round_trip() {
         Explain:
             Query::Explain { pool: pool(), who: Some(Whom::Request(request())), limit: 1 },
             Query::Explain { pool: pool(), who: Some(Whom::Waiter(WaiterId(5))), limit: 1 };
+        Waits: Query::Waits {
+            namespace: namespace(), holder: Some(holder().id.clone()), after: Some(WaiterId(5)), limit: 1,
+        };
+        Search: Query::Search {
+            namespace: namespace(),
+            text: "gpu".into(),
+            after: Some(FoundAt::Pool(name(), Some(resource().name))),
+            limit: 1,
+        };
     });
 
     let summary = PoolView {
@@ -269,11 +287,21 @@ fn every_query_and_every_view_makes_the_round_trip() {
         Pools: View::Pools(Page { items: vec![summary.clone()], next: Some(name()) });
         Pool: View::Pool(Box::new(PoolDetail { summary, spec: named_pool(), resources }));
         Holds: View::Holds(Page { items: vec![hold_view()], next: Some(Token(7)) });
-        Queue: View::Queue(Page { items: vec![waiter], next: Some(place) });
+        Queue: View::Queue(Page { items: vec![waiter.clone()], next: Some(place) });
         Sessions: View::Sessions(Page { items: vec![session], next: None });
         Owners: View::Owners(Page { items: vec![(namespace(), owner())], next: None });
         Stats: View::Stats(Stats { pools: 1, holds: 2, waiters: 3, sessions: 4, seq: Seq(5) });
         Explained: View::Explained(Box::new(Explanation { pool: vec!["it is".into()], waiters: vec![explained] }));
+        Waits: View::Waits(Page { items: vec![WaitView { pool: pool(), waiter }], next: Some(WaiterId(5)) });
+        Search: View::Search(Page {
+            items: vec![Found {
+                at: FoundAt::Hold(Token(7)),
+                pool: Some(name()),
+                holder: Some(holder()),
+                because: Some(("host".into(), "rack-7".into())),
+            }],
+            next: Some(FoundAt::Session(SessionId(3))),
+        });
     });
 }
 

@@ -112,6 +112,9 @@ pub fn refused(refusal: &Refusal) -> Outcome {
         Refusal::MovedOn { pool, expected, now } => {
             with_holders(outcome, now).with("pool", pool.name()).with("token", expected.0)
         }
+        Refusal::PoolChanged { pool, size, condition, .. } => {
+            with_condition(outcome.with("pool", pool.name()).with("size", size), condition)
+        }
         Refusal::UnknownSession
         | Refusal::SessionTakenOver
         | Refusal::RequestReused { .. }
@@ -188,7 +191,7 @@ pub fn view(action: &Action, view: &View) -> Outcome {
                 .with_list("order", explained.waiters.iter().map(|it| &it.waiter.holder.id))
                 .with("why", first.unwrap_or_else(|| "none".into()))
         }
-        (View::Owners(_) | View::Stats(_), _) => outcome,
+        (View::Owners(_) | View::Stats(_) | View::Waits(_) | View::Search(_), _) => outcome,
     }
 }
 

@@ -110,7 +110,7 @@ pub(crate) fn queue(page: &Page<WaiterView, Place>) -> v1::ListQueueResponse {
     v1::ListQueueResponse { waiters: page.items.iter().map(waiter).collect(), next: page.next.as_ref().map(place) }
 }
 
-fn waiter(view: &WaiterView) -> v1::Waiter {
+pub(super) fn waiter(view: &WaiterView) -> v1::Waiter {
     let Wanted { units, all, select } = wanted(&view.demand);
     v1::Waiter {
         waiter: view.id.0,

@@ -10,25 +10,43 @@ use crate::error::{Error, InField};
 
 pub(crate) fn set_pool(request: v1::SetPoolRequest) -> Result<Command, Error> {
     let spec = request.spec.ok_or_else(|| Error::invalid("spec", "spec is missing"))?;
-    Ok(Command::SetPool(SetPool {
-        pool: path(&request.namespace, &request.pool, &Caller::default())?,
-        spec: parse_spec(spec)?,
-    }))
+    let pool = path(&request.namespace, &request.pool, &Caller::default())?;
+    let set = SetPool { pool: pool.clone(), spec: parse_spec(spec)? };
+    Ok(match request.size_was {
+        None => Command::SetPool(set),
+        Some(size) => Command::ChangeSeen {
+            seen: Seen { pool, resource: None, size: Some(size), state: None },
+            change: Change::Pool(set),
+        },
+    })
 }
 
 pub(crate) fn set_condition(request: v1::SetConditionRequest) -> Result<Command, Error> {
     let condition = request.condition.ok_or_else(|| Error::invalid("condition", "condition is missing"))?;
-    Ok(Command::SetCondition(SetCondition {
-        pool: path(&request.namespace, &request.pool, &Caller::default())?,
-        resource: request.resource.map(|text| ResourceName::parse(&text).in_field("resource")).transpose()?,
-        lasts: match (request.lasts_ms, condition.state()) {
-            (Some(_), v1::ConditionState::InService) => {
-                return Err(Error::invalid("lasts_ms", "what is in service does not return"));
-            }
-            (lasts, _) => lasts.map(|millis| ttl("lasts_ms", millis)).transpose()?,
+    let lasts = match (request.lasts_ms, condition.state()) {
+        (Some(_), v1::ConditionState::InService) => {
+            return Err(Error::invalid("lasts_ms", "what is in service does not return"));
+        }
+        (lasts, _) => lasts.map(|millis| ttl("lasts_ms", millis)).transpose()?,
+    };
+    let pool = path(&request.namespace, &request.pool, &Caller::default())?;
+    let resource = request.resource.map(|text| ResourceName::parse(&text).in_field("resource")).transpose()?;
+    let state = match v1::ConditionState::try_from(request.state_was) {
+        Ok(v1::ConditionState::Unspecified) => None,
+        Ok(v1::ConditionState::InService) => Some(ConditionState::InService),
+        Ok(v1::ConditionState::Drained) => Some(ConditionState::Drained),
+        Ok(v1::ConditionState::Quarantined) => Some(ConditionState::Quarantined),
+        Err(_) => return Err(Error::invalid("state_was", format!("state_was {} is unknown", request.state_was))),
+    };
+    let condition = parse_condition(condition)?;
+    let set = SetCondition { pool: pool.clone(), resource: resource.clone(), condition, lasts };
+    Ok(match state {
+        None => Command::SetCondition(set),
+        Some(state) => Command::ChangeSeen {
+            seen: Seen { pool, resource, size: None, state: Some(state) },
+            change: Change::Condition(set),
         },
-        condition: parse_condition(condition)?,
-    }))
+    })
 }
 
 pub(crate) fn remove_pool(request: &v1::RemovePoolRequest) -> Result<Command, Error> {

@@ -266,7 +266,7 @@ pub(super) fn path(namespace_text: &str, pool: &str, caller: &Caller) -> Result<
     Ok(PoolPath::new(namespace(namespace_text, caller)?, PoolName::parse(pool).in_field("pool")?))
 }
 
-fn namespace(text: &str, caller: &Caller) -> Result<Namespace, Error> {
+pub(super) fn namespace(text: &str, caller: &Caller) -> Result<Namespace, Error> {
     if text.is_empty() || text == caller.namespace.as_str() {
         return Ok(caller.namespace.clone());
     }
@@ -277,7 +277,7 @@ fn pool_name(text: Option<&str>) -> Result<Option<PoolName>, Error> {
     text.map(|text| PoolName::parse(text).in_field("pool")).transpose()
 }
 
-fn holder_id(text: Option<&str>) -> Result<Option<HolderId>, Error> {
+pub(super) fn holder_id(text: Option<&str>) -> Result<Option<HolderId>, Error> {
     text.map(|text| HolderId::parse(text).in_field("holder")).transpose()
 }
 
@@ -303,7 +303,7 @@ fn at_least_one(field: &str, count: u32) -> Result<u32, Error> {
     }
 }
 
-fn limit(asked: Option<u32>) -> Result<usize, Error> {
+pub(super) fn limit(asked: Option<u32>) -> Result<usize, Error> {
     let asked = asked.unwrap_or(PAGE_DEFAULT) as usize;
     if (1..=PAGE_MAX).contains(&asked) {
         return Ok(asked);
@@ -312,7 +312,7 @@ fn limit(asked: Option<u32>) -> Result<usize, Error> {
 }
 
 /// The places of a listing are text on the wire, so that nobody computes with them.
-fn number(text: &str) -> Result<u64, Error> {
+pub(super) fn number(text: &str) -> Result<u64, Error> {
     text.parse().map_err(|_| bad_cursor())
 }
 
@@ -332,6 +332,6 @@ fn place(text: &str) -> Result<Place, Error> {
     Ok(rank.map_or_else(|| Place::new(priority, arrival), |rank| Place::ranked(priority, rank, arrival)))
 }
 
-fn bad_cursor() -> Error {
+pub(super) fn bad_cursor() -> Error {
     Error::invalid("after", "after is not the `next` of a page of this listing")
 }

@@ -2,16 +2,12 @@
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 use tenure_core::Query;
 
 use super::App;
 use crate::error::Error;
 use crate::metrics;
-
-pub(super) async fn index() -> Html<&'static str> {
-    Html(include_str!("index.html"))
-}
 
 /// The process is up.
 pub(super) async fn healthz() -> &'static str {

@@ -120,6 +120,11 @@ pub(super) fn table() -> Vec<Route> {
             ..route::<v1::Event, _>(Get, "/watch", "watch", "Be told what happens, as server-sent events", sse::watch)
         }
         .with_parameters::<v1::WatchRequest>(),
+
+        parameters(Get, "/waits", "list_waits", "List who waits, for whichever pool, oldest first",
+            |service, request| async move { service.list_waits(request).await }),
+        parameters(Get, "/search", "search", "Look for a text in names, labels and metadata",
+            |service, request| async move { service.search(request).await }),
     ]
 }
 

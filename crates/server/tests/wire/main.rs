@@ -7,6 +7,7 @@
 
 mod bad_input;
 mod certificates;
+mod console;
 mod fixture;
 mod grpc;
 mod hang_up;
@@ -14,6 +15,7 @@ mod lost;
 mod openapi;
 mod operations;
 mod rest;
+mod search;
 mod secure;
 mod silent;
 mod stream;

@@ -164,6 +164,9 @@ async fn answers_are_as_the_document_says() {
         ("GET", "/pools/{pool}/queue", "/pools/gpus/queue", None, StatusCode::OK),
         ("GET", "/holds", "/holds", None, StatusCode::OK),
         ("GET", "/sessions", "/sessions", None, StatusCode::OK),
+        ("GET", "/waits", "/waits", None, StatusCode::OK),
+        ("GET", "/search", "/search?text=a", None, StatusCode::OK),
+        ("GET", "/search", "/search?text=", None, StatusCode::BAD_REQUEST),
         ("GET", "/history", "/history", None, StatusCode::OK),
         ("GET", "/history", "/history?limit=0", None, StatusCode::BAD_REQUEST),
         (

@@ -85,17 +85,6 @@ fn value(text: &str, name: &str) -> f64 {
 }
 
 #[tokio::test]
-async fn the_front_page_leads_on() {
-    let fixture = Fixture::start().await;
-    let (status, page) = fixture.text("/").await;
-    assert_eq!(status, StatusCode::OK);
-    for (_, rest) in page.match_indices("href=\"").map(|(at, found)| (at, &page[at + found.len()..])) {
-        let path = &rest[..rest.find('"').unwrap()];
-        assert_eq!(fixture.text(path).await.0, StatusCode::OK, "{path}");
-    }
-}
-
-#[tokio::test]
 async fn an_address_in_use_is_named() {
     let fixture = Fixture::start().await;
     let taken = fixture.server.http_addr();

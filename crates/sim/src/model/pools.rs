@@ -145,6 +145,24 @@ impl Model {
         Ok(Reply::PoolSet { created })
     }
 
+    pub(super) fn check_seen(&self, seen: Seen) -> Result<(), Refusal> {
+        let Some(pool) = self.pool(&seen.pool) else { return Err(Refusal::UnknownPool { pool: seen.pool }) };
+        let size = pool.size();
+        let condition = match &seen.resource {
+            None => pool.condition.clone(),
+            Some(name) => match pool.resources.iter().find(|it| it.spec.name == *name && !it.leaving) {
+                Some(resource) => resource.condition.clone(),
+                None => return Err(Refusal::UnknownResource { pool: seen.pool, resource: name.clone() }),
+            },
+        };
+        match (seen.size, seen.state) {
+            (Some(other), _) if other != size => {}
+            (_, Some(other)) if other != condition.state() => {}
+            _ => return Ok(()),
+        }
+        Err(Refusal::PoolChanged { pool: seen.pool, resource: seen.resource, size, condition })
+    }
+
     pub(super) fn set_condition(&mut self, set: SetCondition) -> Result<Reply, Refusal> {
         let SetCondition { pool: path, resource, condition, lasts } = set;
         let Some(pool) = self.pool(&path) else { return Err(Refusal::UnknownPool { pool: path }) };

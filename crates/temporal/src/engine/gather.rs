@@ -140,6 +140,13 @@ pub(super) fn merge(views: Vec<Result<View, Refusal>>, limit: usize) -> Result<V
             sessions: a.sessions.max(b.sessions),
             seq: a.seq.max(b.seq),
         }),
+        (View::Waits(a), View::Waits(b)) => View::Waits(pages(a, b, limit, |it| it.waiter.id)),
+        (View::Search(a), View::Search(b)) => {
+            let mut found = pages(a, b, limit, |it| it.at.clone());
+            // Every keeper knows all sessions.
+            found.items.dedup_by(|a, b| a.at == b.at);
+            View::Search(found)
+        }
         (all, _) => all,
     }))
 }

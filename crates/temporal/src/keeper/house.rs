@@ -1,7 +1,7 @@
 //! A keeper whose own workflow asks too: a face, on behalf of the workflows that signal it. They stand in the same queue as
 //! the callers of servers, and differ only in how they are told.
 
-use tenure_core::{Capacity, Command, Key, Refusal, Reply, State, Timestamp, WaiterId};
+use tenure_core::{Capacity, Change, Command, Key, Refusal, Reply, State, Timestamp, WaiterId};
 use tenure_engine::Audience;
 
 use super::wire::ServerId;
@@ -47,7 +47,7 @@ impl Keeper {
     pub(super) fn refused_by_face(&self, command: &Command) -> Option<Refusal> {
         self.settings.face?;
         let (pool, why) = match command {
-            Command::SetPool(set) => match set.spec.capacity {
+            Command::SetPool(set) | Command::ChangeSeen { change: Change::Pool(set), .. } => match set.spec.capacity {
                 Capacity::Resources { .. } if set.spec.window.is_none() => return None,
                 _ => (&set.pool, "belongs to a workflow of Temporal, and has named resources"),
             },

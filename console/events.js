@@ -1,0 +1,110 @@
+// What happened, as a sentence with links.
+
+import { h } from "./dom.js";
+import { at, holderLink, labels, poolLink, units, wants } from "./parts.js";
+import { length, span } from "./time.js";
+
+/** Kinds that can be asked for, in the order in which they happen to a request. */
+export const KINDS = {
+  queued: "began to wait",
+  granted: "was granted",
+  renewed: "was renewed",
+  ended: "a hold ended",
+  wait_ended: "gave up waiting",
+  waiter_away: "lost its connection while waiting",
+  waiter_back: "came back to wait",
+  pool_set: "pool declared or changed",
+  condition_set: "drained, quarantined, returned",
+  pool_removing: "pool is being removed",
+  pool_gone: "pool is gone",
+  session_opened: "session opened",
+  session_attached: "session connected",
+  session_detached: "session lost its connection",
+  session_ended: "session ended",
+};
+
+const ENDED = {
+  released: "released",
+  expired: "over at its deadline",
+  session_ended: "ended with its session",
+  owner_gone: "ended with its owner",
+  forced: "released by force",
+  withdrawn: "withdrawn",
+  unreceived: "taken back, because nobody was there to get it",
+};
+
+const WAIT_ENDED = {
+  timed_out: "waited as long as it would",
+  withdrawn: "withdrew",
+  session_ended: "left with its session",
+  owner_gone: "left with its owner",
+  caller_gone: "hung up",
+  never_fits: "can never be served since the pool was changed",
+  pool_removed: "left because the pool was removed",
+};
+
+const who = (event) => (event.holder ? holderLink(event.holder) : "somebody");
+const pool = (event) => (event.pool ? poolLink(event.pool) : "a pool");
+const session = (event) => `session ${event.session}`;
+
+const SENTENCES = {
+  queued: (event) => [who(event), " began to wait for ", wants(event), " of ", pool(event)],
+  granted: (event) => [
+    who(event),
+    " got ",
+    event.resources?.length ? h("b", null, event.resources.join(", ")) : units(event.units ?? 1),
+    " of ",
+    pool(event),
+    event.since_ms !== undefined && event.waiter !== undefined && ` after ${span(event.at_ms - event.since_ms)}`,
+  ],
+  renewed: (event) => [who(event), " renewed ", pool(event), event.ttl_ms && ` for ${length(event.ttl_ms)}`],
+  ended: (event) => [
+    who(event),
+    "’s hold of ",
+    pool(event),
+    ` was ${ENDED[event.how] ?? "ended"}`.replace("was ended with", "ended with"),
+    event.since_ms !== undefined && ` after ${span(event.at_ms - event.since_ms)}`,
+    event.note && [": ", h("q", null, event.note)],
+  ],
+  wait_ended: (event) => [who(event), ` ${WAIT_ENDED[event.how] ?? "left"}, waiting for `, pool(event)],
+  waiter_away: (event) => [who(event), " lost its connection while it waited for ", pool(event)],
+  waiter_back: (event) => [who(event), " came back to wait for ", pool(event)],
+  request_withdrawn: () => ["A request was withdrawn before it arrived"],
+  session_opened: (event) => [who(event), ` opened ${session(event)}`],
+  session_attached: (event) => [who(event), ` is connected, ${session(event)}`],
+  session_detached: (event) => [who(event), ` lost its connection, ${session(event)}`],
+  session_closing: (event) => [who(event), ` is ending ${session(event)}`],
+  session_ended: (event) => [who(event), `’s ${session(event)} ended`],
+  pool_set: (event) => [pool(event), event.created ? " was made" : " was changed", size(event.spec)],
+  condition_set: (event) => [
+    event.resource ? [h("b", null, event.resource), " of "] : "",
+    pool(event),
+    event.condition?.state === "in_service" ? " was returned to service" : ` was ${event.condition?.state ?? "changed"}`,
+    event.condition?.note && [": ", h("q", null, event.condition.note)],
+  ],
+  pool_removing: (event) => [pool(event), " is being removed"],
+  pool_gone: (event) => [pool(event), " is gone"],
+};
+
+function size(spec) {
+  if (!spec) return null;
+  if (spec.units !== undefined) return `: ${units(spec.units)}`;
+  return `: ${units(spec.resources?.length ?? 0, true)}`;
+}
+
+export function sentence(event) {
+  return SENTENCES[event.kind]?.(event) ?? [event.kind.replaceAll("_", " "), " ", event.pool && poolLink(event.pool)];
+}
+
+/** The cells of a row in a list of events. */
+export function eventRow(event) {
+  return {
+    cells: [
+      at(event.at_ms),
+      h("span", { class: "line" }, sentence(event)),
+      event.token !== undefined ? h("span", { class: "token" }, event.token) : "",
+      labels(event.meta) ?? "",
+    ],
+    mark: event.how === "forced" ? "alarming" : null,
+  };
+}
