@@ -34,6 +34,8 @@ impl Invariant for Order {
                 let overtaken = match pool.spec.order {
                     _ if !ahead.also.is_empty() => lacks_then(before, path, pool, ahead, demand, taken),
                     tenure_core::Order::Strict => wants_the_same(pool, demand, taken),
+                    // What is free may be kept aside for a set that is before both.
+                    tenure_core::Order::Backfill if set_waits_before(before, path, ahead.priority, *id) => false,
                     tenure_core::Order::Backfill => could_be_served(before, path, pool, demand),
                 };
                 if overtaken {
@@ -50,6 +52,13 @@ fn wants_the_same(pool: &Listed, demand: &Demand, taken: &Taken) -> bool {
         Capacity::Units(_) => true,
         Capacity::Resources { .. } => taken.resources.iter().any(|name| matches(pool, demand, name)),
     }
+}
+
+fn set_waits_before(before: &Ledger, path: &PoolPath, priority: Priority, id: WaiterId) -> bool {
+    before.waiters.iter().any(|(other, (waiter, present))| {
+        let is_ahead = Place::new(waiter.priority, *other) < Place::new(priority, id);
+        *present && is_ahead && !waiter.also.is_empty() && waiter.parts().any(|(part, _)| part == path)
+    })
 }
 
 /// Whether what is taken leaves less than a waiting set needs. For one that waits for a pool out of service nothing is kept.
