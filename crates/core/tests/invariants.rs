@@ -198,6 +198,8 @@ impl World {
             holder: holder("somebody"),
             session: if in_session { self.pick(self.session_keys.clone()) } else { None },
             request: (self.below(3) == 0).then(|| self.request_id()),
+            also: Box::default(),
+            holds_on: false,
         }
     }
 

@@ -105,12 +105,14 @@ impl Step<'_> {
         for (it, size) in wanted.iter().zip(sizes) {
             check_kind(&it.path, &it.demand, size, self.pool_of(it))?;
         }
-        for at in 0..wanted.len() {
-            let window = self.pool_of(&wanted[at]).window;
-            if matches!(acquire.lifetime, Some(Lifetime::Window(asked)) if window != Some(asked)) {
-                return Err(Refusal::WindowMismatch { pool: wanted[at].path.clone(), window });
+        for it in &mut wanted {
+            it.window = match &it.unknown {
+                Some((spec, _)) => spec.window,
+                None => self.state().pools[&it.path].window,
+            };
+            if matches!(acquire.lifetime, Some(Lifetime::Window(asked)) if it.window != Some(asked)) {
+                return Err(Refusal::WindowMismatch { pool: it.path.clone(), window: it.window });
             }
-            wanted[at].window = window;
         }
         wanted.sort_by_key(|it| it.window.is_some());
         let lifetime = match (&acquire.lifetime, wanted[0].window) {
