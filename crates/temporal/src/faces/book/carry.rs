@@ -255,7 +255,7 @@ impl<'a> Reader<'a> {
             pool: pool.clone(),
             key: self.key(held.release_signal.as_deref()),
             holder: terms.holder,
-            taken: Taken { units: 1, resources: [name.clone()].into(), all: false },
+            taken: Taken { units: 1, resources: [name.clone()].into(), all: false, dirty: false },
             lifetime: terms.lifetime,
             asked: held.asked_ms.map_or(since, Timestamp::from_millis),
             since,
@@ -280,6 +280,7 @@ impl<'a> Reader<'a> {
             deadline: waiting.deadline_ms.map(Timestamp::from_millis),
             session: None,
             request: terms.request,
+            rank: None,
         };
         let id = number(&mut self.arrivals, waiting.arrival, &mut self.waiter_next);
         Ok((WaiterId(id), waiter))
