@@ -82,6 +82,7 @@ fn a_pool_is_what_the_flags_say() {
         "named": true,
         "placement": "first",
         "order": "backfill",
+        "cleaning": false,
         "window_ms": 90_000,
     });
     assert_eq!(spec(&tool, "r"), expected);

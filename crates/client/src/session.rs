@@ -310,7 +310,8 @@ impl Session {
             Answer::Lost(lost) => {
                 let how = match lost.how() {
                     v1::How::Expired => Lost::Expired,
-                    v1::How::Forced => Lost::Forced { note: lost.note.clone().unwrap_or_default() },
+                    // Taken by an operator, whether or not somebody else was given it.
+                    v1::How::Forced | v1::How::Stolen => Lost::Forced { note: lost.note.clone().unwrap_or_default() },
                     v1::How::OwnerGone => Lost::OwnerGone,
                     v1::How::SessionEnded => Lost::SessionEnded,
                     _ => Lost::Released,
