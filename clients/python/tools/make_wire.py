@@ -15,7 +15,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src/tenure"
 PROTO = Path(__file__).resolve().parents[3] / "proto/tenure/v1"
-FILES = ["pools", "holds", "events", "refusal", "sessions", "tenure"]
+FILES = ["pools", "holds", "events", "refusal", "operators", "sessions", "tenure"]
 """In the order in which they use each other."""
 
 

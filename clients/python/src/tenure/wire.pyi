@@ -20,6 +20,8 @@ EVENT_KIND_POOL_SET: EventKind
 EVENT_KIND_QUEUED: EventKind
 EVENT_KIND_RENEWED: EventKind
 EVENT_KIND_REQUEST_WITHDRAWN: EventKind
+EVENT_KIND_RESERVATION_ENDED: EventKind
+EVENT_KIND_RESERVED: EventKind
 EVENT_KIND_RESTARTED: EventKind
 EVENT_KIND_SESSION_ATTACHED: EventKind
 EVENT_KIND_SESSION_CLOSING: EventKind
@@ -30,8 +32,10 @@ EVENT_KIND_SESSION_OPENED: EventKind
 EVENT_KIND_UNSPECIFIED: EventKind
 EVENT_KIND_WAITER_AWAY: EventKind
 EVENT_KIND_WAITER_BACK: EventKind
+EVENT_KIND_WAITER_MOVED: EventKind
 EVENT_KIND_WAIT_ENDED: EventKind
 HOW_CALLER_GONE: How
+HOW_CANCELLED: How
 HOW_EXPIRED: How
 HOW_FORCED: How
 HOW_NEVER_FITS: How
@@ -39,6 +43,7 @@ HOW_OWNER_GONE: How
 HOW_POOL_REMOVED: How
 HOW_RELEASED: How
 HOW_SESSION_ENDED: How
+HOW_STOLEN: How
 HOW_TIMED_OUT: How
 HOW_UNRECEIVED: How
 HOW_UNSPECIFIED: How
@@ -60,7 +65,7 @@ PLACEMENT_SPREAD: Placement
 PLACEMENT_UNSPECIFIED: Placement
 
 class AcquireRequest(_message.Message):
-    __slots__: list[str] = ["all", "holder", "lifetime", "meta", "namespace", "owner", "pool", "priority", "request_id", "select", "session_key", "size", "ttl_ms", "units", "wait_forever", "wait_ms"]
+    __slots__: list[str] = ["all", "also", "dirty", "holder", "holds_on", "lifetime", "meta", "namespace", "owner", "pool", "priority", "request_id", "select", "session_key", "size", "ttl_ms", "units", "wait_forever", "wait_ms"]
     class MetaEntry(_message.Message):
         __slots__: list[str] = ["key", "value"]
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -69,7 +74,10 @@ class AcquireRequest(_message.Message):
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     ALL_FIELD_NUMBER: _ClassVar[int]
+    ALSO_FIELD_NUMBER: _ClassVar[int]
+    DIRTY_FIELD_NUMBER: _ClassVar[int]
     HOLDER_FIELD_NUMBER: _ClassVar[int]
+    HOLDS_ON_FIELD_NUMBER: _ClassVar[int]
     LIFETIME_FIELD_NUMBER: _ClassVar[int]
     META_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
@@ -85,7 +93,10 @@ class AcquireRequest(_message.Message):
     WAIT_FOREVER_FIELD_NUMBER: _ClassVar[int]
     WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     all: bool
+    also: _containers.RepeatedCompositeFieldContainer[Part]
+    dirty: bool
     holder: str
+    holds_on: bool
     lifetime: Lifetime
     meta: _containers.ScalarMap[str, str]
     namespace: str
@@ -100,7 +111,19 @@ class AcquireRequest(_message.Message):
     units: int
     wait_forever: bool
     wait_ms: int
-    def __init__(self, namespace: _Optional[str] = ..., pool: _Optional[str] = ..., units: _Optional[int] = ..., all: bool = ..., select: _Optional[str] = ..., size: _Optional[int] = ..., lifetime: _Optional[_Union[Lifetime, str]] = ..., ttl_ms: _Optional[int] = ..., owner: _Optional[str] = ..., wait_ms: _Optional[int] = ..., wait_forever: bool = ..., priority: _Optional[int] = ..., holder: _Optional[str] = ..., meta: _Optional[_Mapping[str, str]] = ..., session_key: _Optional[str] = ..., request_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, namespace: _Optional[str] = ..., pool: _Optional[str] = ..., units: _Optional[int] = ..., all: bool = ..., select: _Optional[str] = ..., size: _Optional[int] = ..., lifetime: _Optional[_Union[Lifetime, str]] = ..., ttl_ms: _Optional[int] = ..., owner: _Optional[str] = ..., wait_ms: _Optional[int] = ..., wait_forever: bool = ..., priority: _Optional[int] = ..., holder: _Optional[str] = ..., meta: _Optional[_Mapping[str, str]] = ..., session_key: _Optional[str] = ..., request_id: _Optional[str] = ..., also: _Optional[_Iterable[_Union[Part, _Mapping[str, object]]]] = ..., holds_on: bool = ..., dirty: bool = ...) -> None: ...
+
+class Blocked(_message.Message):
+    __slots__: list[str] = ["holder", "pool", "session", "token"]
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    holder: str
+    pool: str
+    session: int
+    token: int
+    def __init__(self, holder: _Optional[str] = ..., session: _Optional[int] = ..., pool: _Optional[str] = ..., token: _Optional[int] = ...) -> None: ...
 
 class ClientMessage(_message.Message):
     __slots__: list[str] = ["requests"]
@@ -151,7 +174,7 @@ class EndSessionRequest(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., session_key: _Optional[str] = ...) -> None: ...
 
 class Event(_message.Message):
-    __slots__: list[str] = ["all", "at_ms", "condition", "created", "deadline_ms", "holder", "how", "kind", "lifetime", "meta", "namespace", "note", "owner", "pool", "priority", "resource", "resources", "select", "seq", "session", "since_ms", "spec", "token", "ttl_ms", "units", "waiter"]
+    __slots__: list[str] = ["all", "also", "at_ms", "automatic", "before", "condition", "created", "deadline_ms", "dirty", "holder", "how", "kind", "lifetime", "meta", "namespace", "note", "owner", "pool", "priority", "resource", "resources", "select", "seq", "session", "since_ms", "spec", "to", "token", "ttl_ms", "units", "waiter", "waits_also"]
     class MetaEntry(_message.Message):
         __slots__: list[str] = ["key", "value"]
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -160,10 +183,14 @@ class Event(_message.Message):
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     ALL_FIELD_NUMBER: _ClassVar[int]
+    ALSO_FIELD_NUMBER: _ClassVar[int]
     AT_MS_FIELD_NUMBER: _ClassVar[int]
+    AUTOMATIC_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
     CONDITION_FIELD_NUMBER: _ClassVar[int]
     CREATED_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
+    DIRTY_FIELD_NUMBER: _ClassVar[int]
     HOLDER_FIELD_NUMBER: _ClassVar[int]
     HOW_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -182,14 +209,20 @@ class Event(_message.Message):
     SINCE_MS_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
     TTL_MS_FIELD_NUMBER: _ClassVar[int]
     UNITS_FIELD_NUMBER: _ClassVar[int]
     WAITER_FIELD_NUMBER: _ClassVar[int]
+    WAITS_ALSO_FIELD_NUMBER: _ClassVar[int]
     all: bool
+    also: _containers.RepeatedCompositeFieldContainer[HeldPart]
     at_ms: int
+    automatic: bool
+    before: int
     condition: Condition
     created: bool
     deadline_ms: int
+    dirty: bool
     holder: str
     how: How
     kind: EventKind
@@ -207,11 +240,50 @@ class Event(_message.Message):
     session: int
     since_ms: int
     spec: PoolSpec
+    to: str
     token: int
     ttl_ms: int
     units: int
     waiter: int
-    def __init__(self, seq: _Optional[int] = ..., at_ms: _Optional[int] = ..., kind: _Optional[_Union[EventKind, str]] = ..., namespace: _Optional[str] = ..., pool: _Optional[str] = ..., holder: _Optional[str] = ..., meta: _Optional[_Mapping[str, str]] = ..., token: _Optional[int] = ..., waiter: _Optional[int] = ..., session: _Optional[int] = ..., how: _Optional[_Union[How, str]] = ..., note: _Optional[str] = ..., units: _Optional[int] = ..., all: bool = ..., resources: _Optional[_Iterable[str]] = ..., select: _Optional[str] = ..., lifetime: _Optional[_Union[Lifetime, str]] = ..., ttl_ms: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., priority: _Optional[int] = ..., owner: _Optional[str] = ..., spec: _Optional[_Union[PoolSpec, _Mapping[str, object]]] = ..., created: bool = ..., resource: _Optional[str] = ..., condition: _Optional[_Union[Condition, _Mapping[str, object]]] = ..., since_ms: _Optional[int] = ...) -> None: ...
+    waits_also: _containers.RepeatedCompositeFieldContainer[Part]
+    def __init__(self, seq: _Optional[int] = ..., at_ms: _Optional[int] = ..., kind: _Optional[_Union[EventKind, str]] = ..., namespace: _Optional[str] = ..., pool: _Optional[str] = ..., holder: _Optional[str] = ..., meta: _Optional[_Mapping[str, str]] = ..., token: _Optional[int] = ..., waiter: _Optional[int] = ..., session: _Optional[int] = ..., how: _Optional[_Union[How, str]] = ..., note: _Optional[str] = ..., units: _Optional[int] = ..., all: bool = ..., resources: _Optional[_Iterable[str]] = ..., select: _Optional[str] = ..., lifetime: _Optional[_Union[Lifetime, str]] = ..., ttl_ms: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., priority: _Optional[int] = ..., owner: _Optional[str] = ..., spec: _Optional[_Union[PoolSpec, _Mapping[str, object]]] = ..., created: bool = ..., resource: _Optional[str] = ..., condition: _Optional[_Union[Condition, _Mapping[str, object]]] = ..., since_ms: _Optional[int] = ..., also: _Optional[_Iterable[_Union[HeldPart, _Mapping[str, object]]]] = ..., waits_also: _Optional[_Iterable[_Union[Part, _Mapping[str, object]]]] = ..., automatic: bool = ..., to: _Optional[str] = ..., before: _Optional[int] = ..., dirty: bool = ...) -> None: ...
+
+class ExplainRequest(_message.Message):
+    __slots__: list[str] = ["limit", "namespace", "pool", "request_id", "waiter"]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    WAITER_FIELD_NUMBER: _ClassVar[int]
+    limit: int
+    namespace: str
+    pool: str
+    request_id: str
+    waiter: int
+    def __init__(self, namespace: _Optional[str] = ..., pool: _Optional[str] = ..., waiter: _Optional[int] = ..., request_id: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class ExplainResponse(_message.Message):
+    __slots__: list[str] = ["pool", "waiters"]
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    WAITERS_FIELD_NUMBER: _ClassVar[int]
+    pool: _containers.RepeatedScalarFieldContainer[str]
+    waiters: _containers.RepeatedCompositeFieldContainer[WaiterExplained]
+    def __init__(self, pool: _Optional[_Iterable[str]] = ..., waiters: _Optional[_Iterable[_Union[WaiterExplained, _Mapping[str, object]]]] = ...) -> None: ...
+
+class FairShare(_message.Message):
+    __slots__: list[str] = ["by", "weights"]
+    class WeightsEntry(_message.Message):
+        __slots__: list[str] = ["key", "value"]
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    BY_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_FIELD_NUMBER: _ClassVar[int]
+    by: str
+    weights: _containers.ScalarMap[str, int]
+    def __init__(self, by: _Optional[str] = ..., weights: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class ForceReleaseRequest(_message.Message):
     __slots__: list[str] = ["holder", "namespace", "pool", "reason", "token"]
@@ -227,6 +299,31 @@ class ForceReleaseRequest(_message.Message):
     token: int
     def __init__(self, namespace: _Optional[str] = ..., pool: _Optional[str] = ..., holder: _Optional[str] = ..., token: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
+class Found(_message.Message):
+    __slots__: list[str] = ["because", "holder", "pool", "resource", "session", "token", "waiter"]
+    class BecauseEntry(_message.Message):
+        __slots__: list[str] = ["key", "value"]
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    WAITER_FIELD_NUMBER: _ClassVar[int]
+    because: _containers.ScalarMap[str, str]
+    holder: str
+    pool: str
+    resource: str
+    session: int
+    token: int
+    waiter: int
+    def __init__(self, pool: _Optional[str] = ..., resource: _Optional[str] = ..., holder: _Optional[str] = ..., token: _Optional[int] = ..., waiter: _Optional[int] = ..., session: _Optional[int] = ..., because: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
 class GetPoolRequest(_message.Message):
     __slots__: list[str] = ["namespace", "pool"]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
@@ -236,7 +333,8 @@ class GetPoolRequest(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., pool: _Optional[str] = ...) -> None: ...
 
 class Grant(_message.Message):
-    __slots__: list[str] = ["deadline_ms", "key", "lifetime", "namespace", "pool", "resources", "since_ms", "token", "ttl_ms", "units"]
+    __slots__: list[str] = ["also", "deadline_ms", "key", "lifetime", "namespace", "pool", "resources", "since_ms", "token", "ttl_ms", "units"]
+    ALSO_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     LIFETIME_FIELD_NUMBER: _ClassVar[int]
@@ -247,6 +345,7 @@ class Grant(_message.Message):
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     TTL_MS_FIELD_NUMBER: _ClassVar[int]
     UNITS_FIELD_NUMBER: _ClassVar[int]
+    also: _containers.RepeatedCompositeFieldContainer[GrantedPart]
     deadline_ms: int
     key: str
     lifetime: Lifetime
@@ -257,12 +356,37 @@ class Grant(_message.Message):
     token: int
     ttl_ms: int
     units: int
-    def __init__(self, namespace: _Optional[str] = ..., pool: _Optional[str] = ..., token: _Optional[int] = ..., key: _Optional[str] = ..., units: _Optional[int] = ..., resources: _Optional[_Iterable[_Union[Resource, _Mapping[str, object]]]] = ..., lifetime: _Optional[_Union[Lifetime, str]] = ..., ttl_ms: _Optional[int] = ..., since_ms: _Optional[int] = ..., deadline_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, namespace: _Optional[str] = ..., pool: _Optional[str] = ..., token: _Optional[int] = ..., key: _Optional[str] = ..., units: _Optional[int] = ..., resources: _Optional[_Iterable[_Union[Resource, _Mapping[str, object]]]] = ..., lifetime: _Optional[_Union[Lifetime, str]] = ..., ttl_ms: _Optional[int] = ..., since_ms: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., also: _Optional[_Iterable[_Union[GrantedPart, _Mapping[str, object]]]] = ...) -> None: ...
+
+class GrantedPart(_message.Message):
+    __slots__: list[str] = ["deadline_ms", "pool", "resources", "units"]
+    DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    UNITS_FIELD_NUMBER: _ClassVar[int]
+    deadline_ms: int
+    pool: str
+    resources: _containers.RepeatedCompositeFieldContainer[Resource]
+    units: int
+    def __init__(self, pool: _Optional[str] = ..., units: _Optional[int] = ..., resources: _Optional[_Iterable[_Union[Resource, _Mapping[str, object]]]] = ..., deadline_ms: _Optional[int] = ...) -> None: ...
+
+class HeldPart(_message.Message):
+    __slots__: list[str] = ["deadline_ms", "pool", "resources", "units"]
+    DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    UNITS_FIELD_NUMBER: _ClassVar[int]
+    deadline_ms: int
+    pool: str
+    resources: _containers.RepeatedScalarFieldContainer[str]
+    units: int
+    def __init__(self, pool: _Optional[str] = ..., units: _Optional[int] = ..., resources: _Optional[_Iterable[str]] = ..., deadline_ms: _Optional[int] = ...) -> None: ...
 
 class HistoryRequest(_message.Message):
-    __slots__: list[str] = ["after", "holder", "limit", "namespace", "newest_first", "pool", "since_ms", "until_ms"]
+    __slots__: list[str] = ["after", "holder", "kind", "limit", "namespace", "newest_first", "pool", "since_ms", "until_ms"]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     HOLDER_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     NEWEST_FIRST_FIELD_NUMBER: _ClassVar[int]
@@ -271,13 +395,14 @@ class HistoryRequest(_message.Message):
     UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
     after: int
     holder: str
+    kind: EventKind
     limit: int
     namespace: str
     newest_first: bool
     pool: str
     since_ms: int
     until_ms: int
-    def __init__(self, namespace: _Optional[str] = ..., pool: _Optional[str] = ..., holder: _Optional[str] = ..., since_ms: _Optional[int] = ..., until_ms: _Optional[int] = ..., after: _Optional[int] = ..., newest_first: bool = ..., limit: _Optional[int] = ...) -> None: ...
+    def __init__(self, namespace: _Optional[str] = ..., pool: _Optional[str] = ..., holder: _Optional[str] = ..., since_ms: _Optional[int] = ..., until_ms: _Optional[int] = ..., after: _Optional[int] = ..., newest_first: bool = ..., limit: _Optional[int] = ..., kind: _Optional[_Union[EventKind, str]] = ...) -> None: ...
 
 class HistoryResponse(_message.Message):
     __slots__: list[str] = ["done", "events", "next"]
@@ -290,7 +415,7 @@ class HistoryResponse(_message.Message):
     def __init__(self, events: _Optional[_Iterable[_Union[Event, _Mapping[str, object]]]] = ..., next: _Optional[int] = ..., done: bool = ...) -> None: ...
 
 class Hold(_message.Message):
-    __slots__: list[str] = ["deadline_ms", "holder", "lifetime", "meta", "namespace", "owner", "pool", "resources", "session", "since_ms", "token", "ttl_ms", "units"]
+    __slots__: list[str] = ["also", "deadline_ms", "holder", "lifetime", "meta", "namespace", "owner", "pool", "resources", "session", "since_ms", "token", "ttl_ms", "units"]
     class MetaEntry(_message.Message):
         __slots__: list[str] = ["key", "value"]
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -298,6 +423,7 @@ class Hold(_message.Message):
         key: str
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    ALSO_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
     HOLDER_FIELD_NUMBER: _ClassVar[int]
     LIFETIME_FIELD_NUMBER: _ClassVar[int]
@@ -311,6 +437,7 @@ class Hold(_message.Message):
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     TTL_MS_FIELD_NUMBER: _ClassVar[int]
     UNITS_FIELD_NUMBER: _ClassVar[int]
+    also: _containers.RepeatedCompositeFieldContainer[HeldPart]
     deadline_ms: int
     holder: str
     lifetime: Lifetime
@@ -324,7 +451,7 @@ class Hold(_message.Message):
     token: int
     ttl_ms: int
     units: int
-    def __init__(self, namespace: _Optional[str] = ..., pool: _Optional[str] = ..., token: _Optional[int] = ..., holder: _Optional[str] = ..., meta: _Optional[_Mapping[str, str]] = ..., units: _Optional[int] = ..., resources: _Optional[_Iterable[str]] = ..., lifetime: _Optional[_Union[Lifetime, str]] = ..., ttl_ms: _Optional[int] = ..., owner: _Optional[str] = ..., since_ms: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., session: _Optional[int] = ...) -> None: ...
+    def __init__(self, namespace: _Optional[str] = ..., pool: _Optional[str] = ..., token: _Optional[int] = ..., holder: _Optional[str] = ..., meta: _Optional[_Mapping[str, str]] = ..., units: _Optional[int] = ..., resources: _Optional[_Iterable[str]] = ..., lifetime: _Optional[_Union[Lifetime, str]] = ..., ttl_ms: _Optional[int] = ..., owner: _Optional[str] = ..., since_ms: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., session: _Optional[int] = ..., also: _Optional[_Iterable[_Union[HeldPart, _Mapping[str, object]]]] = ...) -> None: ...
 
 class HoldLost(_message.Message):
     __slots__: list[str] = ["how", "note", "token"]
@@ -424,6 +551,60 @@ class ListSessionsResponse(_message.Message):
     sessions: _containers.RepeatedCompositeFieldContainer[Session]
     def __init__(self, sessions: _Optional[_Iterable[_Union[Session, _Mapping[str, object]]]] = ..., next: _Optional[str] = ...) -> None: ...
 
+class ListWaitsRequest(_message.Message):
+    __slots__: list[str] = ["after", "holder", "limit", "namespace"]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    after: str
+    holder: str
+    limit: int
+    namespace: str
+    def __init__(self, namespace: _Optional[str] = ..., holder: _Optional[str] = ..., after: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class ListWaitsResponse(_message.Message):
+    __slots__: list[str] = ["next", "waits"]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FIELD_NUMBER: _ClassVar[int]
+    next: str
+    waits: _containers.RepeatedCompositeFieldContainer[Wait]
+    def __init__(self, waits: _Optional[_Iterable[_Union[Wait, _Mapping[str, object]]]] = ..., next: _Optional[str] = ...) -> None: ...
+
+class MoveWaiterRequest(_message.Message):
+    __slots__: list[str] = ["before", "holder", "namespace", "pool", "reason", "waiter"]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    WAITER_FIELD_NUMBER: _ClassVar[int]
+    before: int
+    holder: str
+    namespace: str
+    pool: str
+    reason: str
+    waiter: int
+    def __init__(self, namespace: _Optional[str] = ..., pool: _Optional[str] = ..., waiter: _Optional[int] = ..., holder: _Optional[str] = ..., before: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class MoveWaiterResponse(_message.Message):
+    __slots__: list[str] = []
+    def __init__(self) -> None: ...
+
+class NoRoom(_message.Message):
+    __slots__: list[str] = ["free", "holders", "holders_total", "pool", "position"]
+    FREE_FIELD_NUMBER: _ClassVar[int]
+    HOLDERS_FIELD_NUMBER: _ClassVar[int]
+    HOLDERS_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    free: int
+    holders: _containers.RepeatedCompositeFieldContainer[Hold]
+    holders_total: int
+    pool: str
+    position: int
+    def __init__(self, pool: _Optional[str] = ..., holders: _Optional[_Iterable[_Union[Hold, _Mapping[str, object]]]] = ..., holders_total: _Optional[int] = ..., position: _Optional[int] = ..., free: _Optional[int] = ...) -> None: ...
+
 class OpenSessionRequest(_message.Message):
     __slots__: list[str] = ["grace_ms", "holder", "meta", "namespace"]
     class MetaEntry(_message.Message):
@@ -457,6 +638,20 @@ class OwnerGoneResponse(_message.Message):
     holds: int
     def __init__(self, holds: _Optional[int] = ...) -> None: ...
 
+class Part(_message.Message):
+    __slots__: list[str] = ["all", "pool", "select", "size", "units"]
+    ALL_FIELD_NUMBER: _ClassVar[int]
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    SELECT_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    UNITS_FIELD_NUMBER: _ClassVar[int]
+    all: bool
+    pool: str
+    select: str
+    size: int
+    units: int
+    def __init__(self, pool: _Optional[str] = ..., units: _Optional[int] = ..., all: bool = ..., select: _Optional[str] = ..., size: _Optional[int] = ...) -> None: ...
+
 class Ping(_message.Message):
     __slots__: list[str] = []
     def __init__(self) -> None: ...
@@ -468,14 +663,16 @@ class Pong(_message.Message):
     def __init__(self, at_ms: _Optional[int] = ...) -> None: ...
 
 class Pool(_message.Message):
-    __slots__: list[str] = ["condition", "declared", "holds", "named", "namespace", "pool", "removing", "size", "used", "waiters", "waiting_since_ms", "window_ms"]
+    __slots__: list[str] = ["condition", "declared", "dirty", "holds", "named", "namespace", "pool", "removing", "returns_at_ms", "size", "used", "waiters", "waiting_since_ms", "window_ms"]
     CONDITION_FIELD_NUMBER: _ClassVar[int]
     DECLARED_FIELD_NUMBER: _ClassVar[int]
+    DIRTY_FIELD_NUMBER: _ClassVar[int]
     HOLDS_FIELD_NUMBER: _ClassVar[int]
     NAMED_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     POOL_FIELD_NUMBER: _ClassVar[int]
     REMOVING_FIELD_NUMBER: _ClassVar[int]
+    RETURNS_AT_MS_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
     USED_FIELD_NUMBER: _ClassVar[int]
     WAITERS_FIELD_NUMBER: _ClassVar[int]
@@ -483,17 +680,19 @@ class Pool(_message.Message):
     WINDOW_MS_FIELD_NUMBER: _ClassVar[int]
     condition: Condition
     declared: bool
+    dirty: int
     holds: int
     named: bool
     namespace: str
     pool: str
     removing: bool
+    returns_at_ms: int
     size: int
     used: int
     waiters: int
     waiting_since_ms: int
     window_ms: int
-    def __init__(self, namespace: _Optional[str] = ..., pool: _Optional[str] = ..., named: bool = ..., size: _Optional[int] = ..., used: _Optional[int] = ..., holds: _Optional[int] = ..., waiters: _Optional[int] = ..., waiting_since_ms: _Optional[int] = ..., condition: _Optional[_Union[Condition, _Mapping[str, object]]] = ..., removing: bool = ..., declared: bool = ..., window_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, namespace: _Optional[str] = ..., pool: _Optional[str] = ..., named: bool = ..., size: _Optional[int] = ..., used: _Optional[int] = ..., holds: _Optional[int] = ..., waiters: _Optional[int] = ..., waiting_since_ms: _Optional[int] = ..., condition: _Optional[_Union[Condition, _Mapping[str, object]]] = ..., removing: bool = ..., declared: bool = ..., window_ms: _Optional[int] = ..., returns_at_ms: _Optional[int] = ..., dirty: _Optional[int] = ...) -> None: ...
 
 class PoolDetail(_message.Message):
     __slots__: list[str] = ["resources", "spec", "summary"]
@@ -506,7 +705,9 @@ class PoolDetail(_message.Message):
     def __init__(self, summary: _Optional[_Union[Pool, _Mapping[str, object]]] = ..., spec: _Optional[_Union[PoolSpec, _Mapping[str, object]]] = ..., resources: _Optional[_Iterable[_Union[ResourceState, _Mapping[str, object]]]] = ...) -> None: ...
 
 class PoolSpec(_message.Message):
-    __slots__: list[str] = ["named", "order", "placement", "resources", "spread_label", "units", "window_ms"]
+    __slots__: list[str] = ["cleaning", "fair", "named", "order", "placement", "resources", "spread_label", "units", "window_ms"]
+    CLEANING_FIELD_NUMBER: _ClassVar[int]
+    FAIR_FIELD_NUMBER: _ClassVar[int]
     NAMED_FIELD_NUMBER: _ClassVar[int]
     ORDER_FIELD_NUMBER: _ClassVar[int]
     PLACEMENT_FIELD_NUMBER: _ClassVar[int]
@@ -514,6 +715,8 @@ class PoolSpec(_message.Message):
     SPREAD_LABEL_FIELD_NUMBER: _ClassVar[int]
     UNITS_FIELD_NUMBER: _ClassVar[int]
     WINDOW_MS_FIELD_NUMBER: _ClassVar[int]
+    cleaning: bool
+    fair: FairShare
     named: bool
     order: Order
     placement: Placement
@@ -521,7 +724,7 @@ class PoolSpec(_message.Message):
     spread_label: str
     units: int
     window_ms: int
-    def __init__(self, units: _Optional[int] = ..., resources: _Optional[_Iterable[_Union[Resource, _Mapping[str, object]]]] = ..., named: bool = ..., placement: _Optional[_Union[Placement, str]] = ..., spread_label: _Optional[str] = ..., order: _Optional[_Union[Order, str]] = ..., window_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, units: _Optional[int] = ..., resources: _Optional[_Iterable[_Union[Resource, _Mapping[str, object]]]] = ..., named: bool = ..., placement: _Optional[_Union[Placement, str]] = ..., spread_label: _Optional[str] = ..., order: _Optional[_Union[Order, str]] = ..., window_ms: _Optional[int] = ..., cleaning: bool = ..., fair: _Optional[_Union[FairShare, _Mapping[str, object]]] = ...) -> None: ...
 
 class Queued(_message.Message):
     __slots__: list[str] = ["deadline_ms", "position"]
@@ -532,12 +735,15 @@ class Queued(_message.Message):
     def __init__(self, position: _Optional[int] = ..., deadline_ms: _Optional[int] = ...) -> None: ...
 
 class Refusal(_message.Message):
-    __slots__: list[str] = ["advice", "at_ms", "code", "condition", "deadline_ms", "field", "free", "holders", "holders_total", "limit", "max", "may_have_happened", "message", "most", "namespace", "oldest", "pool", "position", "resource", "retry", "size", "token", "window_ms"]
+    __slots__: list[str] = ["advice", "also", "at_ms", "code", "condition", "cycle", "deadline_ms", "dirty", "field", "free", "holders", "holders_total", "limit", "max", "may_have_happened", "message", "most", "namespace", "oldest", "other_pool", "pool", "position", "reserved", "resource", "retry", "size", "token", "window_ms"]
     ADVICE_FIELD_NUMBER: _ClassVar[int]
+    ALSO_FIELD_NUMBER: _ClassVar[int]
     AT_MS_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
     CONDITION_FIELD_NUMBER: _ClassVar[int]
+    CYCLE_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
+    DIRTY_FIELD_NUMBER: _ClassVar[int]
     FIELD_FIELD_NUMBER: _ClassVar[int]
     FREE_FIELD_NUMBER: _ClassVar[int]
     HOLDERS_FIELD_NUMBER: _ClassVar[int]
@@ -549,18 +755,23 @@ class Refusal(_message.Message):
     MOST_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     OLDEST_FIELD_NUMBER: _ClassVar[int]
+    OTHER_POOL_FIELD_NUMBER: _ClassVar[int]
     POOL_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
+    RESERVED_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_FIELD_NUMBER: _ClassVar[int]
     RETRY_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     WINDOW_MS_FIELD_NUMBER: _ClassVar[int]
     advice: str
+    also: _containers.RepeatedCompositeFieldContainer[NoRoom]
     at_ms: int
     code: str
     condition: Condition
+    cycle: _containers.RepeatedCompositeFieldContainer[Blocked]
     deadline_ms: int
+    dirty: int
     field: str
     free: int
     holders: _containers.RepeatedCompositeFieldContainer[Hold]
@@ -572,14 +783,16 @@ class Refusal(_message.Message):
     most: int
     namespace: str
     oldest: int
+    other_pool: str
     pool: str
     position: int
+    reserved: _containers.RepeatedCompositeFieldContainer[ReservedFor]
     resource: str
     retry: bool
     size: int
     token: int
     window_ms: int
-    def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., advice: _Optional[str] = ..., retry: bool = ..., may_have_happened: bool = ..., field: _Optional[str] = ..., namespace: _Optional[str] = ..., pool: _Optional[str] = ..., resource: _Optional[str] = ..., holders: _Optional[_Iterable[_Union[Hold, _Mapping[str, object]]]] = ..., holders_total: _Optional[int] = ..., position: _Optional[int] = ..., free: _Optional[int] = ..., token: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., size: _Optional[int] = ..., window_ms: _Optional[int] = ..., most: _Optional[int] = ..., limit: _Optional[str] = ..., max: _Optional[int] = ..., condition: _Optional[_Union[Condition, _Mapping[str, object]]] = ..., oldest: _Optional[int] = ..., at_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., advice: _Optional[str] = ..., retry: bool = ..., may_have_happened: bool = ..., field: _Optional[str] = ..., namespace: _Optional[str] = ..., pool: _Optional[str] = ..., resource: _Optional[str] = ..., holders: _Optional[_Iterable[_Union[Hold, _Mapping[str, object]]]] = ..., holders_total: _Optional[int] = ..., position: _Optional[int] = ..., free: _Optional[int] = ..., token: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., size: _Optional[int] = ..., window_ms: _Optional[int] = ..., most: _Optional[int] = ..., limit: _Optional[str] = ..., max: _Optional[int] = ..., condition: _Optional[_Union[Condition, _Mapping[str, object]]] = ..., oldest: _Optional[int] = ..., at_ms: _Optional[int] = ..., also: _Optional[_Iterable[_Union[NoRoom, _Mapping[str, object]]]] = ..., cycle: _Optional[_Iterable[_Union[Blocked, _Mapping[str, object]]]] = ..., other_pool: _Optional[str] = ..., dirty: _Optional[int] = ..., reserved: _Optional[_Iterable[_Union[ReservedFor, _Mapping[str, object]]]] = ...) -> None: ...
 
 class ReleaseRequest(_message.Message):
     __slots__: list[str] = ["key", "namespace", "pool"]
@@ -633,6 +846,46 @@ class Renewed(_message.Message):
     ttl_ms: int
     def __init__(self, token: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., deadline_ms: _Optional[int] = ...) -> None: ...
 
+class Reservation(_message.Message):
+    __slots__: list[str] = ["deadline_ms", "holder", "reason"]
+    DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    deadline_ms: int
+    holder: str
+    reason: str
+    def __init__(self, holder: _Optional[str] = ..., deadline_ms: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class ReserveRequest(_message.Message):
+    __slots__: list[str] = ["holder", "instead_of", "lasts_ms", "namespace", "pool", "reason", "resource"]
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    INSTEAD_OF_FIELD_NUMBER: _ClassVar[int]
+    LASTS_MS_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    holder: str
+    instead_of: str
+    lasts_ms: int
+    namespace: str
+    pool: str
+    reason: str
+    resource: str
+    def __init__(self, namespace: _Optional[str] = ..., pool: _Optional[str] = ..., resource: _Optional[str] = ..., holder: _Optional[str] = ..., lasts_ms: _Optional[int] = ..., instead_of: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class ReserveResponse(_message.Message):
+    __slots__: list[str] = []
+    def __init__(self) -> None: ...
+
+class ReservedFor(_message.Message):
+    __slots__: list[str] = ["holder", "resource"]
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    holder: str
+    resource: str
+    def __init__(self, resource: _Optional[str] = ..., holder: _Optional[str] = ...) -> None: ...
+
 class Resource(_message.Message):
     __slots__: list[str] = ["labels", "name", "properties"]
     class LabelsEntry(_message.Message):
@@ -658,18 +911,24 @@ class Resource(_message.Message):
     def __init__(self, name: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class ResourceState(_message.Message):
-    __slots__: list[str] = ["condition", "last_used_at_ms", "leaving", "name", "token"]
+    __slots__: list[str] = ["condition", "dirty", "last_used_at_ms", "leaving", "name", "reserved", "returns_at_ms", "token"]
     CONDITION_FIELD_NUMBER: _ClassVar[int]
+    DIRTY_FIELD_NUMBER: _ClassVar[int]
     LAST_USED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     LEAVING_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
+    RESERVED_FIELD_NUMBER: _ClassVar[int]
+    RETURNS_AT_MS_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     condition: Condition
+    dirty: bool
     last_used_at_ms: int
     leaving: bool
     name: str
+    reserved: Reservation
+    returns_at_ms: int
     token: int
-    def __init__(self, name: _Optional[str] = ..., condition: _Optional[_Union[Condition, _Mapping[str, object]]] = ..., leaving: bool = ..., token: _Optional[int] = ..., last_used_at_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., condition: _Optional[_Union[Condition, _Mapping[str, object]]] = ..., leaving: bool = ..., token: _Optional[int] = ..., last_used_at_ms: _Optional[int] = ..., returns_at_ms: _Optional[int] = ..., dirty: bool = ..., reserved: _Optional[_Union[Reservation, _Mapping[str, object]]] = ...) -> None: ...
 
 class ResumeSession(_message.Message):
     __slots__: list[str] = ["holder", "meta", "namespace", "session_key"]
@@ -689,6 +948,26 @@ class ResumeSession(_message.Message):
     namespace: str
     session_key: str
     def __init__(self, namespace: _Optional[str] = ..., session_key: _Optional[str] = ..., holder: _Optional[str] = ..., meta: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class SearchRequest(_message.Message):
+    __slots__: list[str] = ["after", "limit", "namespace", "text"]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    after: str
+    limit: int
+    namespace: str
+    text: str
+    def __init__(self, namespace: _Optional[str] = ..., text: _Optional[str] = ..., after: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class SearchResponse(_message.Message):
+    __slots__: list[str] = ["found", "next"]
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    found: _containers.RepeatedCompositeFieldContainer[Found]
+    next: str
+    def __init__(self, found: _Optional[_Iterable[_Union[Found, _Mapping[str, object]]]] = ..., next: _Optional[str] = ...) -> None: ...
 
 class ServerAnswer(_message.Message):
     __slots__: list[str] = ["ended", "granted", "id", "lost", "opened", "pong", "queued", "refused", "released", "renewed", "withdrawn"]
@@ -766,30 +1045,36 @@ class SessionOpened(_message.Message):
     def __init__(self, session: _Optional[int] = ..., session_key: _Optional[str] = ..., grace_ms: _Optional[int] = ..., deadline_ms: _Optional[int] = ...) -> None: ...
 
 class SetConditionRequest(_message.Message):
-    __slots__: list[str] = ["condition", "namespace", "pool", "resource"]
+    __slots__: list[str] = ["condition", "lasts_ms", "namespace", "pool", "resource", "state_was"]
     CONDITION_FIELD_NUMBER: _ClassVar[int]
+    LASTS_MS_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     POOL_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    STATE_WAS_FIELD_NUMBER: _ClassVar[int]
     condition: Condition
+    lasts_ms: int
     namespace: str
     pool: str
     resource: str
-    def __init__(self, namespace: _Optional[str] = ..., pool: _Optional[str] = ..., resource: _Optional[str] = ..., condition: _Optional[_Union[Condition, _Mapping[str, object]]] = ...) -> None: ...
+    state_was: ConditionState
+    def __init__(self, namespace: _Optional[str] = ..., pool: _Optional[str] = ..., resource: _Optional[str] = ..., condition: _Optional[_Union[Condition, _Mapping[str, object]]] = ..., lasts_ms: _Optional[int] = ..., state_was: _Optional[_Union[ConditionState, str]] = ...) -> None: ...
 
 class SetConditionResponse(_message.Message):
     __slots__: list[str] = []
     def __init__(self) -> None: ...
 
 class SetPoolRequest(_message.Message):
-    __slots__: list[str] = ["namespace", "pool", "spec"]
+    __slots__: list[str] = ["namespace", "pool", "size_was", "spec"]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     POOL_FIELD_NUMBER: _ClassVar[int]
+    SIZE_WAS_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     pool: str
+    size_was: int
     spec: PoolSpec
-    def __init__(self, namespace: _Optional[str] = ..., pool: _Optional[str] = ..., spec: _Optional[_Union[PoolSpec, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, namespace: _Optional[str] = ..., pool: _Optional[str] = ..., spec: _Optional[_Union[PoolSpec, _Mapping[str, object]]] = ..., size_was: _Optional[int] = ...) -> None: ...
 
 class SetPoolResponse(_message.Message):
     __slots__: list[str] = ["created"]
@@ -797,8 +1082,69 @@ class SetPoolResponse(_message.Message):
     created: bool
     def __init__(self, created: bool = ...) -> None: ...
 
+class StealRequest(_message.Message):
+    __slots__: list[str] = ["holder", "lifetime", "meta", "namespace", "owner", "pool", "reason", "request_id", "to", "token", "ttl_ms"]
+    class MetaEntry(_message.Message):
+        __slots__: list[str] = ["key", "value"]
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    LIFETIME_FIELD_NUMBER: _ClassVar[int]
+    META_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    holder: str
+    lifetime: Lifetime
+    meta: _containers.ScalarMap[str, str]
+    namespace: str
+    owner: str
+    pool: str
+    reason: str
+    request_id: str
+    to: str
+    token: int
+    ttl_ms: int
+    def __init__(self, namespace: _Optional[str] = ..., pool: _Optional[str] = ..., holder: _Optional[str] = ..., token: _Optional[int] = ..., to: _Optional[str] = ..., meta: _Optional[_Mapping[str, str]] = ..., lifetime: _Optional[_Union[Lifetime, str]] = ..., ttl_ms: _Optional[int] = ..., owner: _Optional[str] = ..., request_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class UnreserveRequest(_message.Message):
+    __slots__: list[str] = ["holder", "namespace", "pool", "reason", "resource"]
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    holder: str
+    namespace: str
+    pool: str
+    reason: str
+    resource: str
+    def __init__(self, namespace: _Optional[str] = ..., pool: _Optional[str] = ..., resource: _Optional[str] = ..., holder: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class UnreserveResponse(_message.Message):
+    __slots__: list[str] = []
+    def __init__(self) -> None: ...
+
+class Wait(_message.Message):
+    __slots__: list[str] = ["namespace", "pool", "waiter"]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    WAITER_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    pool: str
+    waiter: Waiter
+    def __init__(self, namespace: _Optional[str] = ..., pool: _Optional[str] = ..., waiter: _Optional[_Union[Waiter, _Mapping[str, object]]] = ...) -> None: ...
+
 class Waiter(_message.Message):
-    __slots__: list[str] = ["all", "deadline_ms", "holder", "meta", "position", "priority", "select", "session", "since_ms", "units", "waiter"]
+    __slots__: list[str] = ["all", "also", "deadline_ms", "dirty", "holder", "meta", "position", "priority", "select", "session", "since_ms", "units", "waiter"]
     class MetaEntry(_message.Message):
         __slots__: list[str] = ["key", "value"]
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -807,7 +1153,9 @@ class Waiter(_message.Message):
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     ALL_FIELD_NUMBER: _ClassVar[int]
+    ALSO_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
+    DIRTY_FIELD_NUMBER: _ClassVar[int]
     HOLDER_FIELD_NUMBER: _ClassVar[int]
     META_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
@@ -818,7 +1166,9 @@ class Waiter(_message.Message):
     UNITS_FIELD_NUMBER: _ClassVar[int]
     WAITER_FIELD_NUMBER: _ClassVar[int]
     all: bool
+    also: _containers.RepeatedCompositeFieldContainer[Part]
     deadline_ms: int
+    dirty: bool
     holder: str
     meta: _containers.ScalarMap[str, str]
     position: int
@@ -828,7 +1178,15 @@ class Waiter(_message.Message):
     since_ms: int
     units: int
     waiter: int
-    def __init__(self, waiter: _Optional[int] = ..., position: _Optional[int] = ..., holder: _Optional[str] = ..., meta: _Optional[_Mapping[str, str]] = ..., units: _Optional[int] = ..., all: bool = ..., select: _Optional[str] = ..., priority: _Optional[int] = ..., since_ms: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., session: _Optional[int] = ...) -> None: ...
+    def __init__(self, waiter: _Optional[int] = ..., position: _Optional[int] = ..., holder: _Optional[str] = ..., meta: _Optional[_Mapping[str, str]] = ..., units: _Optional[int] = ..., all: bool = ..., select: _Optional[str] = ..., priority: _Optional[int] = ..., since_ms: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., session: _Optional[int] = ..., also: _Optional[_Iterable[_Union[Part, _Mapping[str, object]]]] = ..., dirty: bool = ...) -> None: ...
+
+class WaiterExplained(_message.Message):
+    __slots__: list[str] = ["sentences", "waiter"]
+    SENTENCES_FIELD_NUMBER: _ClassVar[int]
+    WAITER_FIELD_NUMBER: _ClassVar[int]
+    sentences: _containers.RepeatedScalarFieldContainer[str]
+    waiter: Waiter
+    def __init__(self, waiter: _Optional[_Union[Waiter, _Mapping[str, object]]] = ..., sentences: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
     __slots__: list[str] = ["after", "holder", "namespace", "pool"]
