@@ -123,7 +123,8 @@ fn the_variables_of_the_page_are_those_that_a_command_gets() {
     let server = Process::serve(data.path(), &["--durability", "memory"]);
     let tool = Tool::of(&server);
     tool.printed(&["pool", "set", "gpus", "--resource", "a mem=80 @host=rack-3"]);
-    let environment = tool.printed(&["run", "gpus", "--", "env"]);
+    tool.printed(&["pool", "set", "disks", "--resource", "b @host=rack-4"]);
+    let environment = tool.printed(&["run", "gpus", "-p", "disks", "--", "env"]);
     let mut set: BTreeSet<_> = environment
         .lines()
         .map(|line| line.split('=').next().unwrap())
