@@ -46,7 +46,7 @@ pub struct Scale {
     pub silent: usize,
     pub huge: usize,
     /// For how long holds that are to expire are taken, and sessions that are to run out are opened.
-    pub lapse: Duration,
+    pub lapse_ms: u64,
     /// After how long those who never read are hung up on: as an option of the server, in two parts.
     pub keepalive: (&'static str, &'static str),
 }
@@ -62,7 +62,7 @@ impl Scale {
         mailbox: "65536",
         silent: 5_000,
         huge: 64,
-        lapse: Duration::from_secs(45),
+        lapse_ms: 45_000,
         keepalive: ("15s", "5s"),
     };
     /// A few seconds, in a debug build too. The memory of a crowd this small is lost in that of the program, but not that of
@@ -77,7 +77,7 @@ impl Scale {
         mailbox: "2000",
         silent: 0,
         huge: 8,
-        lapse: Duration::from_secs(5),
+        lapse_ms: 5_000,
         keepalive: ("2s", "2s"),
     };
 }

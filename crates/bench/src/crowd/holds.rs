@@ -27,7 +27,7 @@ pub(crate) async fn run(server: &Server, scale: Scale) -> Outcome<Told> {
         ask(&mut released, third, |number| acquire(format!("released-{number}"), Some(3_600_000))),
         ask(&mut ended, third, |number| acquire(format!("ended-{number}"), None)),
         // Long enough for all to be there before the first is over.
-        ask(&mut expired, third, |number| acquire(format!("expired-{number}"), Some(scale.lapse.as_millis() as u64))),
+        ask(&mut expired, third, |number| acquire(format!("expired-{number}"), Some(scale.lapse_ms))),
     )?;
     let there = server.metric("tenure_holds").await?;
     let all = 3 * third as u64;

@@ -30,9 +30,9 @@ pub(crate) fn call(bytes: &mut Vec<u8>, stream: u32, method: &str) {
     for (name, value) in
         [(":path", path.as_str()), (":authority", "x"), ("content-type", "application/grpc"), ("te", "trailers")]
     {
-        block.extend([0, name.len() as u8]);
+        block.extend([0, short(name)]);
         block.extend(name.as_bytes());
-        block.push(value.len() as u8);
+        block.push(short(value));
         block.extend(value.as_bytes());
     }
     frame(bytes, HEADERS, END_HEADERS, stream, &block);
@@ -41,13 +41,22 @@ pub(crate) fn call(bytes: &mut Vec<u8>, stream: u32, method: &str) {
 /// A message of a call, which may be its last.
 pub(crate) fn message(bytes: &mut Vec<u8>, stream: u32, message: &impl prost::Message, is_last: bool) {
     let mut data = vec![0];
-    data.extend((message.encoded_len() as u32).to_be_bytes());
+    data.extend(length(message.encoded_len()).to_be_bytes());
     data.extend(message.encode_to_vec());
     frame(bytes, DATA, if is_last { END_STREAM } else { 0 }, stream, &data);
 }
 
+fn length(bytes: usize) -> u32 {
+    u32::try_from(bytes).expect("what is said here is short")
+}
+
+/// Lengths from 127 on are spelled in another way.
+fn short(text: &str) -> u8 {
+    u8::try_from(text.len()).expect("the headers here are short")
+}
+
 fn frame(bytes: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
-    bytes.extend(&(payload.len() as u32).to_be_bytes()[1..]);
+    bytes.extend(&length(payload.len()).to_be_bytes()[1..]);
     bytes.extend([kind, flags]);
     bytes.extend(stream.to_be_bytes());
     bytes.extend(payload);

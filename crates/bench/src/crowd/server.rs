@@ -94,16 +94,16 @@ impl Server {
     /// The sum over all labels of a metric.
     pub(crate) async fn metric(&self, name: &str) -> Outcome<u64> {
         let text = self.get("/metrics").await?;
-        let mut sum = 0.0;
+        let mut sum = 0;
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix(name)
                 && rest.starts_with([' ', '{'])
                 && let Some((_, value)) = rest.rsplit_once(' ')
             {
-                sum += value.parse::<f64>()?;
+                sum += value.parse::<u64>()?;
             }
         }
-        Ok(sum as u64)
+        Ok(sum)
     }
 
     async fn get(&self, path: &str) -> Outcome<String> {

@@ -36,7 +36,7 @@ pub(crate) async fn run(server: &Server, scale: Scale) -> Outcome<Told> {
                         return Outcome::Ok(keys);
                     }
                     // Long enough for all to be opened before the first runs out.
-                    let grace_ms = if number % 2 == 0 { 3_600_000 } else { scale.lapse.as_millis() as u64 };
+                    let grace_ms = if number % 2 == 0 { 3_600_000 } else { scale.lapse_ms };
                     let open = OpenSessionRequest {
                         holder: format!("session-{number}"),
                         grace_ms: Some(grace_ms),

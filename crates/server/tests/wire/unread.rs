@@ -63,7 +63,7 @@ async fn who_never_reads_over_http_1_is_hung_up_on_and_others_are_served() {
 /// Calls by hand, as fast as they go: no library would let one.
 fn calls(first: u32, count: u32) -> Vec<u8> {
     let frame = |bytes: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]| {
-        bytes.extend(&(payload.len() as u32).to_be_bytes()[1..]);
+        bytes.extend(&u32::try_from(payload.len()).unwrap().to_be_bytes()[1..]);
         bytes.extend([kind, flags]);
         bytes.extend(stream.to_be_bytes());
         bytes.extend(payload);
@@ -76,9 +76,9 @@ fn calls(first: u32, count: u32) -> Vec<u8> {
         ("content-type", "application/grpc"),
         ("te", "trailers"),
     ] {
-        headers.extend([0, name.len() as u8]);
+        headers.extend([0, name.len().try_into().unwrap()]);
         headers.extend(name.bytes());
-        headers.push(value.len() as u8);
+        headers.push(value.len().try_into().unwrap());
         headers.extend(value.bytes());
     }
     let mut bytes = Vec::new();
