@@ -2,6 +2,8 @@
 //! never wait. Each case has a server of its own, and a prober beside it that takes and releases a lock all the while; what is
 //! claimed is checked, what it took is told.
 
+#![allow(clippy::cast_possible_truncation, reason = "what is counted here is small")]
+
 mod asking;
 mod flood;
 mod holds;

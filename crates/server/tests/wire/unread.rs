@@ -1,5 +1,7 @@
 //! Clients that never read their answers, and clients that never stop asking: others are served all the same.
 
+#![allow(clippy::cast_possible_truncation, reason = "what is counted here is small")]
+
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::Shutdown;
