@@ -117,6 +117,12 @@ impl Counted {
         Self { count, before }
     }
 
+    /// By how many it has grown.
+    #[allow(dead_code, reason = "for those who ask from another process")]
+    pub(crate) fn grown(&self) -> u64 {
+        *self.count.borrow() - self.before
+    }
+
     /// Waits until it has grown by so many.
     pub(crate) async fn grown_by(&mut self, more: u64) {
         let wanted = self.before + more;
