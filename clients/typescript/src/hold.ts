@@ -5,6 +5,7 @@ import { HoldLost, type LostReason, Refused, Unreachable } from './errors.js';
 import type { Resource } from './options.js';
 import type { Granted } from './standing.js';
 import { now } from './time.js';
+import type { Grant } from './wire.js';
 
 /**
  * What is held. It is renewed in the background until it is released, or its client closed: a hold that is forgotten is held
@@ -159,6 +160,11 @@ export class Hold implements AsyncDisposable {
         throw error;
       }
     }
+  }
+
+  /** For tests, which look behind the scenes. @internal */
+  get grant(): Grant {
+    return this.#granted.grant;
   }
 
   /** @internal */
