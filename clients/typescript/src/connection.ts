@@ -3,7 +3,9 @@
  * decisions are the session's.
  */
 
-import { type TenureError } from './errors.js';
+import { status } from '@grpc/grpc-js';
+
+import type { TenureError } from './errors.js';
 import { type Line, type Stream, type Target, serverIn } from './link.js';
 import type { Ask, Done } from './requests.js';
 import { Broken, type Identity, Session } from './session.js';
@@ -186,7 +188,12 @@ export class Connection {
       this.#full = this.#heard = false;
       stream.on('metadata', (metadata) => (server = serverIn(metadata)));
       stream.on('error', (error) => void failed(error));
-      stream.on('end', () => void failed(this.#target.unreachable('the server ended the stream')));
+      // Its end is told before its error, which says more.
+      stream.on('status', ({ code }) => {
+        if (code === status.OK) {
+          void failed(this.#target.unreachable('the server ended the stream'));
+        }
+      });
       stream.on('drain', () => {
         if (isCurrent()) {
           this.#full = false;

@@ -60,7 +60,7 @@ fn the_documentation_of_the_client_in_typescript_can_be_made() {
 #[test]
 fn the_package_of_the_client_in_typescript_has_all_it_needs() {
     let mut npm = Command::new("npm");
-    npm.args(["pack", "--dry-run", "--json", "--ignore-scripts"]).current_dir(tools::typescript("clients/typescript"));
+    npm.args(["pack", "--dry-run", "--json", "--ignore-scripts"]).arg(tools::typescript("clients/typescript"));
     let Ended { code, stdout, stderr } = Job::start(&npm).ends();
     assert_eq!(code, Some(0), "{stdout}{stderr}");
     let packed: serde_json::Value = serde_json::from_str(&stdout).unwrap();
