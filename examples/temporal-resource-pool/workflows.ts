@@ -1,7 +1,7 @@
 /** What a user of the machines does. */
 
 import { ApplicationFailure, continueAsNew, proxyActivities } from '@temporalio/workflow';
-import { type DetachedHold, type Hold, reattach, withHold } from '@tenure/temporal';
+import { type DetachedHold, type Hold, reattach, withHold } from 'tenure/temporal';
 
 import type * as activities from './with_typescript';
 

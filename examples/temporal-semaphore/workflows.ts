@@ -1,7 +1,7 @@
 /** What a consumer does. */
 
 import { proxyActivities } from '@temporalio/workflow';
-import { withHold } from '@tenure/temporal';
+import { withHold } from 'tenure/temporal';
 
 import type { Counter } from './with_typescript';
 

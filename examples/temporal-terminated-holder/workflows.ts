@@ -1,7 +1,7 @@
 /** What a holder of the lock does. */
 
 import { proxyActivities, sleep } from '@temporalio/workflow';
-import { withHold } from '@tenure/temporal';
+import { withHold } from 'tenure/temporal';
 
 interface Activities {
   report(text: string): Promise<void>;

@@ -87,12 +87,14 @@ fn node(name: &str, source: &str) -> Result<(), String> {
     })
 }
 
-/// The helpers for workflows in TypeScript, their tests and the examples with them, beside the libraries that they need.
+/// The client in TypeScript with its helpers for workflows, their tests and the examples with them, beside the libraries that
+/// they need.
 /// They lie there as they do here.
 fn typescript() -> Result<(), String> {
-    let mut inputs = ["clients/typescript/package.json", "clients/typescript/tsconfig.json", "examples/package.json"]
-        .map(PathBuf::from)
+    let mut inputs = ["package.json", "tsconfig.json", "typedoc.json", "README.md", "bench.mjs"]
+        .map(|file| Path::new("clients/typescript").join(file))
         .to_vec();
+    inputs.push("examples/package.json".into());
     for folder in TYPESCRIPT {
         sources(root(), Path::new(folder), &mut inputs)?;
     }
@@ -106,8 +108,8 @@ fn typescript() -> Result<(), String> {
             fs::copy(root().join(input), copy).map_err(problem)?;
         }
         // Where npm would put it.
-        fs::create_dir_all(path.join("node_modules/@tenure")).map_err(problem)?;
-        symlink("../../clients/typescript", path.join("node_modules/@tenure/temporal")).map_err(problem)?;
+        fs::create_dir_all(path.join("node_modules")).map_err(problem)?;
+        symlink("../clients/typescript", path.join("node_modules/tenure")).map_err(problem)?;
         for project in TYPESCRIPT {
             run(Command::new(path.with_file_name("node_modules/.bin/tsc")).arg("--project").arg(path.join(project)))?;
         }
@@ -127,7 +129,7 @@ fn sources(root: &Path, folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), S
         }
         if root.join(&path).is_dir() {
             sources(root, &path, found)?;
-        } else if name == "tsconfig.json" || path.extension().is_some_and(|extension| extension == "ts") {
+        } else if name == "tsconfig.json" || path.extension().is_some_and(|it| it == "ts" || it == "cts") {
             found.push(path);
         }
     }

@@ -1,19 +1,36 @@
 /**
- * Holds for Temporal workflows.
+ * Locks, semaphores, pools of named resources, rate windows and elections from a Tenure server.
  *
  * ```ts
- * await withHold('gpu-pool', { select: 'mem >= 80', maxWait: '10m' }, async (hold) => {
- *   await train(hold.resource.name, hold.token);
+ * import { Client } from 'tenure';
+ *
+ * await using client = new Client('127.0.0.1:3144');
+ * await client.withHold('nightly-report', { ttl: '30s' }, async (h) => {
+ *   await writeReport(h.token, h.signal);
  * });
  * ```
- *
- * Everything here is to be called from workflow code. It talks to the server through the activities that
- * `tenure serve --temporal` offers. A hold ends with its function, and at the latest when the workflow has closed,
- * however it closed.
  *
  * @module
  */
 
-export { DetachedHold, Hold, Resource } from './hold';
-export { Busy, HoldLost, Refused, Refusal, WaitTimedOut } from './refused';
-export { HoldOptions, TASK_QUEUE, TryHoldOptions, reattach, tryHold, withHold } from './with-hold';
+export { Api, type CallOptions } from './api.js';
+export { type Body, Client, type WatchOptions } from './client.js';
+export type { Init } from './codec.js';
+export {
+  Busy,
+  ClosedError,
+  ForeignServer,
+  HoldLost,
+  type LostReason,
+  Refused,
+  TenureError,
+  Unauthenticated,
+  Unreachable,
+  Unusable,
+  WaitTimedOut,
+} from './errors.js';
+export { Hold, type Place } from './hold.js';
+export type { ClientOptions, HoldOptions, PoolOptions, RateOptions, Resource, TryHoldOptions } from './options.js';
+export type { Duration } from './time.js';
+export { VERSION } from './version.js';
+export type * as wire from './wire.js';

@@ -28,7 +28,7 @@ pub(crate) fn browser() -> PathBuf {
     made("browser/node_modules")
 }
 
-/// The helpers for workflows in TypeScript, and what uses them, built.
+/// The client in TypeScript with its helpers for workflows, and what uses them, built.
 pub(crate) fn typescript(path: &str) -> PathBuf {
     made("typescript/built").join(path)
 }

@@ -75,12 +75,14 @@ fn the_helpers_in_python_leave_nothing_held_or_queued_however_a_workflow_ends() 
 
 #[test]
 fn the_helpers_in_typescript_give_turns_and_leave_nothing_held_or_queued() {
-    let count =
-        fs::read_to_string(folder("clients/typescript/test/holds.test.ts")).unwrap().matches("\nplays(").count();
+    let count = fs::read_to_string(folder("clients/typescript/test/temporal/holds.test.cts"))
+        .unwrap()
+        .matches("\nplays(")
+        .count();
     let mut tests = Command::new("node");
     tests
         .args(["--test", "--test-reporter", "tap"])
-        .arg(tools::typescript("clients/typescript/lib-test/holds.test.js"));
+        .arg(tools::typescript("clients/typescript/lib-test/temporal/holds.test.cjs"));
     Ground::new().passes(&tests, count);
 }
 

@@ -18,7 +18,7 @@ import {
 } from '@temporalio/worker';
 import type { Workflow } from '@temporalio/workflow';
 
-import * as workflows from './workflows';
+import * as workflows from './workflows.cjs';
 
 /** Milliseconds that a slow machine may take for what happens at once. */
 export const PATIENCE = 60_000;
@@ -49,7 +49,7 @@ export class Theatre {
     const address = told('TEMPORAL_ADDRESS');
     const namespace = process.env.TEMPORAL_NAMESPACE ?? 'default';
     const connection = await Connection.connect({ address });
-    const bundle = await bundleWorkflowCode({ workflowsPath: require.resolve('./workflows'), logger });
+    const bundle = await bundleWorkflowCode({ workflowsPath: require.resolve('./workflows.cjs'), logger });
     return new Theatre(new Client({ connection, namespace }), await NativeConnection.connect({ address }), bundle);
   }
 

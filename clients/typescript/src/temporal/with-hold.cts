@@ -12,8 +12,8 @@ import {
   sleep,
 } from '@temporalio/workflow';
 
-import { type DetachedHold, Hold } from './hold';
-import { Busy, HoldLost, WaitTimedOut, refusalOf } from './refused';
+import { type DetachedHold, Hold } from './hold.cjs';
+import { Busy, HoldLost, WaitTimedOut, refusalOf } from './refused.cjs';
 
 /** Where a server offers its activities, unless it was told otherwise. */
 export const TASK_QUEUE = 'tenure';

@@ -6,8 +6,8 @@ import { after, before, test } from 'node:test';
 import { WorkflowFailedError } from '@temporalio/client';
 import { ApplicationFailure, CancelledFailure, TerminatedFailure } from '@temporalio/common';
 
-import { PATIENCE, type Stage, Theatre } from './stage';
-import { catches, continues, forgets, givesUp, tell, uses } from './workflows';
+import { PATIENCE, type Stage, Theatre } from './stage.cjs';
+import { catches, continues, forgets, givesUp, tell, uses } from './workflows.cjs';
 
 let theatre: Theatre;
 before(async () => {

@@ -21,7 +21,7 @@ import {
   reattach,
   tryHold,
   withHold,
-} from '@tenure/temporal';
+} from 'tenure/temporal';
 
 export interface Ask {
   pool: string;
