@@ -6,12 +6,12 @@
 /* eslint-disable */
 import { type Type, message } from './codec.js';
 
-export type EventKind = 'queued' | 'granted' | 'renewed' | 'ended' | 'wait_ended' | 'waiter_away' | 'waiter_back' | 'request_withdrawn' | 'session_opened' | 'session_kept' | 'session_attached' | 'session_detached' | 'session_closing' | 'session_ended' | 'pool_set' | 'condition_set' | 'pool_removing' | 'pool_gone' | 'restarted' | 'unknown';
-const EventKindWords: Record<number, EventKind> = { 1: 'queued', 2: 'granted', 3: 'renewed', 4: 'ended', 5: 'wait_ended', 6: 'waiter_away', 7: 'waiter_back', 8: 'request_withdrawn', 9: 'session_opened', 10: 'session_kept', 11: 'session_attached', 12: 'session_detached', 13: 'session_closing', 14: 'session_ended', 15: 'pool_set', 16: 'condition_set', 17: 'pool_removing', 18: 'pool_gone', 19: 'restarted' };
+export type EventKind = 'queued' | 'granted' | 'renewed' | 'ended' | 'wait_ended' | 'waiter_away' | 'waiter_back' | 'request_withdrawn' | 'session_opened' | 'session_kept' | 'session_attached' | 'session_detached' | 'session_closing' | 'session_ended' | 'pool_set' | 'condition_set' | 'pool_removing' | 'pool_gone' | 'restarted' | 'reserved' | 'reservation_ended' | 'waiter_moved' | 'unknown';
+const EventKindWords: Record<number, EventKind> = { 1: 'queued', 2: 'granted', 3: 'renewed', 4: 'ended', 5: 'wait_ended', 6: 'waiter_away', 7: 'waiter_back', 8: 'request_withdrawn', 9: 'session_opened', 10: 'session_kept', 11: 'session_attached', 12: 'session_detached', 13: 'session_closing', 14: 'session_ended', 15: 'pool_set', 16: 'condition_set', 17: 'pool_removing', 18: 'pool_gone', 19: 'restarted', 60: 'reserved', 61: 'reservation_ended', 62: 'waiter_moved' };
 
 /** Why a hold or a wait is over. */
-export type How = 'released' | 'expired' | 'session_ended' | 'owner_gone' | 'forced' | 'withdrawn' | 'unreceived' | 'timed_out' | 'caller_gone' | 'never_fits' | 'pool_removed' | 'unknown';
-const HowWords: Record<number, How> = { 1: 'released', 2: 'expired', 3: 'session_ended', 4: 'owner_gone', 5: 'forced', 6: 'withdrawn', 7: 'unreceived', 8: 'timed_out', 9: 'caller_gone', 10: 'never_fits', 11: 'pool_removed' };
+export type How = 'released' | 'expired' | 'session_ended' | 'owner_gone' | 'forced' | 'withdrawn' | 'unreceived' | 'timed_out' | 'caller_gone' | 'never_fits' | 'pool_removed' | 'stolen' | 'cancelled' | 'unknown';
+const HowWords: Record<number, How> = { 1: 'released', 2: 'expired', 3: 'session_ended', 4: 'owner_gone', 5: 'forced', 6: 'withdrawn', 7: 'unreceived', 8: 'timed_out', 9: 'caller_gone', 10: 'never_fits', 11: 'pool_removed', 60: 'stolen', 61: 'cancelled' };
 
 /** What ends a hold, besides its release. */
 export type Lifetime = 'leased' | 'session' | 'window' | 'kept' | 'bound' | 'unknown';
@@ -48,7 +48,7 @@ export interface Event {
   /** The session's number. Of a renewed hold: the session that it does not end with any more, because that was away. */
   session?: number;
   how?: How;
-  /** The reason of a forced release. */
+  /** The reason of whatever an operator did to somebody's hold, wait or reservation. */
   note?: string;
   /** How many units or resources are held or waited for; left out for a waiter that wants all. */
   units?: number;
@@ -59,7 +59,7 @@ export interface Event {
   lifetime?: Lifetime;
   /** The length of the lease or window or of a session's hold, or the grace of the session. */
   ttlMs?: number;
-  /** When the hold, the wait or the session ends if nothing is done. */
+  /** When the hold, the wait, the session, the condition or the reservation ends if nothing is done. */
   deadlineMs?: number;
   priority?: number;
   /** Whose end ends a bound hold. */
@@ -68,11 +68,23 @@ export interface Event {
   spec?: PoolSpec;
   /** Whether the pool was made. */
   created?: boolean;
-  /** The resource whose condition was set; the whole pool's if left out. */
+  /** The resource that is reserved, or whose condition was set; the whole pool's if left out. */
   resource?: string;
   condition?: Condition;
   /** Of a hold or a wait that ended: when it began. Of a grant to a waiter: when it was asked for. */
   sinceMs?: number;
+  /** What was granted of further pools, or the further pools in which something ended. */
+  also: HeldPart[];
+  /** What is waited for in further pools. */
+  waitsAlso: Part[];
+  /** Of a condition: whether it came by itself. */
+  automatic?: boolean;
+  /** Who has the hold next, if it was stolen. */
+  to?: string;
+  /** In front of which waiter one was put; of all if left out. */
+  before?: number;
+  /** Of a waiter: whether it wants what has to be cleaned. Of a grant: whether it is for cleaning. */
+  dirty?: boolean;
 }
 export const Event: Type<Event> = message<Event>([
   [1, 'seq', 'uint64', ''],
@@ -101,6 +113,12 @@ export const Event: Type<Event> = message<Event>([
   [24, 'resource', 'string', 'optional'],
   [25, 'condition', 'message', '', () => Condition],
   [26, 'sinceMs', 'uint64', 'optional'],
+  [40, 'also', 'message', 'repeated', () => HeldPart],
+  [41, 'waitsAlso', 'message', 'repeated', () => Part],
+  [60, 'automatic', 'bool', 'optional'],
+  [61, 'to', 'string', 'optional'],
+  [62, 'before', 'uint64', 'optional'],
+  [63, 'dirty', 'bool', 'optional'],
 ]);
 
 export interface HistoryRequest {
@@ -122,6 +140,8 @@ export interface HistoryRequest {
   newestFirst: boolean;
   /** The most events to give: 100 if left out, at most 1000. */
   limit?: number;
+  /** Only events of this kind. */
+  kind?: EventKind;
 }
 export const HistoryRequest: Type<HistoryRequest> = message<HistoryRequest>([
   [1, 'namespace', 'string', ''],
@@ -132,6 +152,7 @@ export const HistoryRequest: Type<HistoryRequest> = message<HistoryRequest>([
   [6, 'after', 'uint64', 'optional'],
   [7, 'newestFirst', 'bool', ''],
   [8, 'limit', 'uint32', 'optional'],
+  [80, 'kind', 'enum', '', EventKindWords],
 ]);
 
 export interface HistoryResponse {
@@ -217,6 +238,15 @@ export interface AcquireRequest {
    * knows it can learn the hold's key.
    */
   requestId?: string;
+  /** What is wanted of further pools, at most 15, each named once: all of it is granted together, or none of it. */
+  also: Part[];
+  /**
+   * While this waits its holder lets go of nothing it holds. If those who could let it in wait, in the end, for that
+   * holder, the wait is refused at once (`deadlock`). Only for a holder id that nobody else works under.
+   */
+  holdsOn: boolean;
+  /** Asks for resources that have to be cleaned, in order to clean them: a release returns them clean. */
+  dirty: boolean;
 }
 export const AcquireRequest: Type<AcquireRequest> = message<AcquireRequest>([
   [1, 'namespace', 'string', ''],
@@ -235,6 +265,43 @@ export const AcquireRequest: Type<AcquireRequest> = message<AcquireRequest>([
   [14, 'meta', 'map', ''],
   [15, 'sessionKey', 'string', 'optional'],
   [16, 'requestId', 'string', 'optional'],
+  [40, 'also', 'message', 'repeated', () => Part],
+  [41, 'holdsOn', 'bool', ''],
+  [60, 'dirty', 'bool', ''],
+]);
+
+/** What a hold over several pools has of one of them, as its holder sees it. */
+export interface GrantedPart {
+  pool: string;
+  /** How many units, or how many resources. */
+  units: number;
+  /** For a pool of named resources: which. */
+  resources: Resource[];
+  /** For a place in a rate window: when it ends. It does not end with the hold. */
+  deadlineMs?: number;
+}
+export const GrantedPart: Type<GrantedPart> = message<GrantedPart>([
+  [1, 'pool', 'string', ''],
+  [2, 'units', 'uint32', ''],
+  [3, 'resources', 'message', 'repeated', () => Resource],
+  [4, 'deadlineMs', 'uint64', 'optional'],
+]);
+
+/** What a hold over several pools has of one of them, as an onlooker sees it. */
+export interface HeldPart {
+  pool: string;
+  /** How many units, or how many resources. */
+  units?: number;
+  /** For a pool of named resources: which. */
+  resources: string[];
+  /** For a place in a rate window, which is listed as a hold of its own too: when it ends. */
+  deadlineMs?: number;
+}
+export const HeldPart: Type<HeldPart> = message<HeldPart>([
+  [1, 'pool', 'string', ''],
+  [2, 'units', 'uint32', 'optional'],
+  [3, 'resources', 'string', 'repeated'],
+  [4, 'deadlineMs', 'uint64', 'optional'],
 ]);
 
 /** A hold as its holder sees it. */
@@ -255,6 +322,8 @@ export interface Grant {
   sinceMs: number;
   /** When it ends if nothing is done. */
   deadlineMs?: number;
+  /** What it has of further pools. `pool` is the first that was asked for and is no rate window. */
+  also: GrantedPart[];
 }
 export const Grant: Type<Grant> = message<Grant>([
   [1, 'namespace', 'string', ''],
@@ -267,6 +336,7 @@ export const Grant: Type<Grant> = message<Grant>([
   [8, 'ttlMs', 'uint64', 'optional'],
   [9, 'sinceMs', 'uint64', ''],
   [10, 'deadlineMs', 'uint64', 'optional'],
+  [40, 'also', 'message', 'repeated', () => GrantedPart],
 ]);
 
 export interface RenewRequest {
@@ -383,6 +453,8 @@ export interface Hold {
   deadlineMs?: number;
   /** The session in which it was acquired; it ends with it if its lifetime is session. */
   session?: number;
+  /** What it has of further pools. */
+  also: HeldPart[];
 }
 export const Hold: Type<Hold> = message<Hold>([
   [1, 'namespace', 'string', ''],
@@ -398,6 +470,7 @@ export const Hold: Type<Hold> = message<Hold>([
   [11, 'sinceMs', 'uint64', ''],
   [12, 'deadlineMs', 'uint64', 'optional'],
   [13, 'session', 'uint64', 'optional'],
+  [40, 'also', 'message', 'repeated', () => HeldPart],
 ]);
 
 export interface ForceReleaseRequest {
@@ -437,6 +510,165 @@ export interface OwnerGoneResponse {
 }
 export const OwnerGoneResponse: Type<OwnerGoneResponse> = message<OwnerGoneResponse>([
   [1, 'holds', 'uint64', ''],
+]);
+
+export interface StealRequest {
+  /** The team's namespace; `default` if left out. */
+  namespace: string;
+  /** Required. The pool's name. */
+  pool: string;
+  /** Required. Who is believed to hold it. */
+  holder: string;
+  /** Required. The token of the hold. */
+  token: number;
+  /** Required. Who gets it. */
+  to: string;
+  /** More about who gets it. */
+  meta: Record<string, string>;
+  /** Leased if left out; it cannot be that of a session, or a window. */
+  lifetime?: Lifetime;
+  /** How long a lease lasts; 30 s if left out. */
+  ttlMs?: number;
+  /** Whose end ends a bound hold. */
+  owner?: string;
+  /** Makes a retry safe: the same id gives the same hold. Should be as hard to guess as a key. */
+  requestId?: string;
+  /** Required. Why: it is recorded with the event. */
+  reason: string;
+}
+export const StealRequest: Type<StealRequest> = message<StealRequest>([
+  [1, 'namespace', 'string', ''],
+  [2, 'pool', 'string', ''],
+  [3, 'holder', 'string', ''],
+  [4, 'token', 'uint64', ''],
+  [5, 'to', 'string', ''],
+  [6, 'meta', 'map', ''],
+  [7, 'lifetime', 'enum', '', LifetimeWords],
+  [8, 'ttlMs', 'uint64', 'optional'],
+  [9, 'owner', 'string', 'optional'],
+  [10, 'requestId', 'string', 'optional'],
+  [11, 'reason', 'string', ''],
+]);
+
+export interface MoveWaiterRequest {
+  /** The team's namespace; `default` if left out. */
+  namespace: string;
+  /** Required. The pool's name. */
+  pool: string;
+  /** Required. The waiter's number, as the queue lists it. */
+  waiter: number;
+  /** Required. Who is believed to wait there. */
+  holder: string;
+  /** Directly before this one, with its priority; before everybody if left out. */
+  before?: number;
+  /** Required. Why: it is recorded with the event. */
+  reason: string;
+}
+export const MoveWaiterRequest: Type<MoveWaiterRequest> = message<MoveWaiterRequest>([
+  [1, 'namespace', 'string', ''],
+  [2, 'pool', 'string', ''],
+  [3, 'waiter', 'uint64', ''],
+  [4, 'holder', 'string', ''],
+  [5, 'before', 'uint64', 'optional'],
+  [6, 'reason', 'string', ''],
+]);
+
+export interface MoveWaiterResponse {
+}
+export const MoveWaiterResponse: Type<MoveWaiterResponse> = message<MoveWaiterResponse>([]);
+
+export interface ReserveRequest {
+  /** The team's namespace; `default` if left out. */
+  namespace: string;
+  /** Required. The pool's name. */
+  pool: string;
+  /** Required. The resource that is to be kept. */
+  resource: string;
+  /** Required. For whom: only a request of this holder gets it, and ends the reservation by that. */
+  holder: string;
+  /** How long, if nobody comes for it; for as long as it takes if left out. */
+  lastsMs?: number;
+  /** For whom it is believed to be reserved already; for nobody if left out. */
+  insteadOf?: string;
+  /** Required. Why: others see it while they wait, and it is recorded with the event. */
+  reason: string;
+}
+export const ReserveRequest: Type<ReserveRequest> = message<ReserveRequest>([
+  [1, 'namespace', 'string', ''],
+  [2, 'pool', 'string', ''],
+  [3, 'resource', 'string', ''],
+  [4, 'holder', 'string', ''],
+  [5, 'lastsMs', 'uint64', 'optional'],
+  [6, 'insteadOf', 'string', 'optional'],
+  [7, 'reason', 'string', ''],
+]);
+
+export interface ReserveResponse {
+}
+export const ReserveResponse: Type<ReserveResponse> = message<ReserveResponse>([]);
+
+export interface UnreserveRequest {
+  /** The team's namespace; `default` if left out. */
+  namespace: string;
+  /** Required. The pool's name. */
+  pool: string;
+  /** Required. The resource that is kept. */
+  resource: string;
+  /** Required. For whom it is believed to be reserved. */
+  holder: string;
+  /** Required. Why: it is recorded with the event. */
+  reason: string;
+}
+export const UnreserveRequest: Type<UnreserveRequest> = message<UnreserveRequest>([
+  [1, 'namespace', 'string', ''],
+  [2, 'pool', 'string', ''],
+  [3, 'resource', 'string', ''],
+  [4, 'holder', 'string', ''],
+  [5, 'reason', 'string', ''],
+]);
+
+export interface UnreserveResponse {
+}
+export const UnreserveResponse: Type<UnreserveResponse> = message<UnreserveResponse>([]);
+
+export interface ExplainRequest {
+  /** The team's namespace; `default` if left out. */
+  namespace: string;
+  /** Required. The pool's name. */
+  pool: string;
+  /** Only about this waiter, by its number. Not together with `request_id`. */
+  waiter?: number;
+  /** Only about the waiter of this request. */
+  requestId?: string;
+  /** About how many waiters, the next to be served first: 10 if left out, at most 100. */
+  limit?: number;
+}
+export const ExplainRequest: Type<ExplainRequest> = message<ExplainRequest>([
+  [1, 'namespace', 'string', ''],
+  [2, 'pool', 'string', ''],
+  [3, 'waiter', 'uint64', 'optional'],
+  [4, 'requestId', 'string', 'optional'],
+  [5, 'limit', 'uint32', 'optional'],
+]);
+
+/** Why those in a queue wait, and what would let them in, in plain sentences without full stops. */
+export interface ExplainResponse {
+  /** About the pool as a whole. */
+  pool: string[];
+  waiters: WaiterExplained[];
+}
+export const ExplainResponse: Type<ExplainResponse> = message<ExplainResponse>([
+  [1, 'pool', 'string', 'repeated'],
+  [2, 'waiters', 'message', 'repeated', () => WaiterExplained],
+]);
+
+export interface WaiterExplained {
+  waiter?: Waiter;
+  sentences: string[];
+}
+export const WaiterExplained: Type<WaiterExplained> = message<WaiterExplained>([
+  [1, 'waiter', 'message', '', () => Waiter],
+  [2, 'sentences', 'string', 'repeated'],
 ]);
 
 export interface Condition {
@@ -481,6 +713,10 @@ export interface PoolSpec {
   order?: Order;
   /** Makes it a rate window: every hold lasts exactly this long. */
   windowMs?: number;
+  /** Only for named resources: what was held is dirty, and handed out again only when it has been cleaned. */
+  cleaning: boolean;
+  /** How waiters of the same priority take turns; in the order in which they came if left out. */
+  fair?: FairShare;
 }
 export const PoolSpec: Type<PoolSpec> = message<PoolSpec>([
   [1, 'units', 'uint32', 'optional'],
@@ -490,6 +726,29 @@ export const PoolSpec: Type<PoolSpec> = message<PoolSpec>([
   [5, 'spreadLabel', 'string', 'optional'],
   [6, 'order', 'enum', '', OrderWords],
   [7, 'windowMs', 'uint64', 'optional'],
+  [60, 'cleaning', 'bool', ''],
+  [61, 'fair', 'message', '', () => FairShare],
+]);
+
+/** Waiters of the same priority are grouped, and the groups are served in turn. */
+export interface FairShare {
+  /** Required. What makes a group: `holder`, or the name of a piece of the holder's metadata, such as `tenant`. */
+  by: string;
+  /** How often a group is served for once of the others, from 1 to 1000; those left out weigh 1. */
+  weights: FairShareWeightsEntry[];
+}
+export const FairShare: Type<FairShare> = message<FairShare>([
+  [1, 'by', 'string', ''],
+  [2, 'weights', 'message', 'repeated', () => FairShareWeightsEntry],
+]);
+
+export interface FairShareWeightsEntry {
+  key: string;
+  value: number;
+}
+export const FairShareWeightsEntry: Type<FairShareWeightsEntry> = message<FairShareWeightsEntry>([
+  [1, 'key', 'string', ''],
+  [2, 'value', 'uint32', ''],
 ]);
 
 export interface SetPoolRequest {
@@ -499,11 +758,14 @@ export interface SetPoolRequest {
   pool: string;
   /** What the pool is meant to be. */
   spec?: PoolSpec;
+  /** Only if this is its size now; otherwise it has changed since somebody looked, and nothing is done. */
+  sizeWas?: number;
 }
 export const SetPoolRequest: Type<SetPoolRequest> = message<SetPoolRequest>([
   [1, 'namespace', 'string', ''],
   [2, 'pool', 'string', ''],
   [3, 'spec', 'message', '', () => PoolSpec],
+  [80, 'sizeWas', 'uint32', 'optional'],
 ]);
 
 export interface SetPoolResponse {
@@ -523,12 +785,18 @@ export interface SetConditionRequest {
   resource?: string;
   /** Its new condition. */
   condition?: Condition;
+  /** After this it returns to service by itself. Not for what is in service. */
+  lastsMs?: number;
+  /** Only if this is its condition now; otherwise it has changed since somebody looked, and nothing is done. */
+  stateWas?: ConditionState;
 }
 export const SetConditionRequest: Type<SetConditionRequest> = message<SetConditionRequest>([
   [1, 'namespace', 'string', ''],
   [2, 'pool', 'string', ''],
   [3, 'resource', 'string', 'optional'],
   [4, 'condition', 'message', '', () => Condition],
+  [60, 'lastsMs', 'uint64', 'optional'],
+  [80, 'stateWas', 'enum', '', ConditionStateWords],
 ]);
 
 export interface SetConditionResponse {
@@ -602,6 +870,10 @@ export interface Pool {
   declared: boolean;
   /** The length of the rate window it is. */
   windowMs?: number;
+  /** When it returns to service by itself. */
+  returnsAtMs?: number;
+  /** Resources that nobody holds and that have to be cleaned. */
+  dirty: number;
 }
 export const Pool: Type<Pool> = message<Pool>([
   [1, 'namespace', 'string', ''],
@@ -616,6 +888,8 @@ export const Pool: Type<Pool> = message<Pool>([
   [10, 'removing', 'bool', ''],
   [11, 'declared', 'bool', ''],
   [12, 'windowMs', 'uint64', 'optional'],
+  [60, 'returnsAtMs', 'uint64', 'optional'],
+  [61, 'dirty', 'uint32', ''],
 ]);
 
 export interface GetPoolRequest {
@@ -650,6 +924,12 @@ export interface ResourceState {
   /** The hold that has it. */
   token?: number;
   lastUsedAtMs?: number;
+  /** When it returns to service by itself. */
+  returnsAtMs?: number;
+  /** It has to be cleaned before it is handed out again, or is being cleaned. */
+  dirty: boolean;
+  /** It is kept for a holder to come. */
+  reserved?: Reservation;
 }
 export const ResourceState: Type<ResourceState> = message<ResourceState>([
   [1, 'name', 'string', ''],
@@ -657,6 +937,21 @@ export const ResourceState: Type<ResourceState> = message<ResourceState>([
   [3, 'leaving', 'bool', ''],
   [4, 'token', 'uint64', 'optional'],
   [5, 'lastUsedAtMs', 'uint64', 'optional'],
+  [60, 'returnsAtMs', 'uint64', 'optional'],
+  [61, 'dirty', 'bool', ''],
+  [62, 'reserved', 'message', '', () => Reservation],
+]);
+
+export interface Reservation {
+  holder: string;
+  /** When it ends if nobody comes. */
+  deadlineMs?: number;
+  reason: string;
+}
+export const Reservation: Type<Reservation> = message<Reservation>([
+  [1, 'holder', 'string', ''],
+  [2, 'deadlineMs', 'uint64', 'optional'],
+  [3, 'reason', 'string', ''],
 ]);
 
 export interface ListQueueRequest {
@@ -686,6 +981,27 @@ export const ListQueueResponse: Type<ListQueueResponse> = message<ListQueueRespo
   [2, 'next', 'string', 'optional'],
 ]);
 
+/** What an acquire over several pools wants of one of them. */
+export interface Part {
+  /** Required. The pool's name. An unknown one becomes a pool of `size` units. */
+  pool: string;
+  /** How many units or resources; 1 if left out. */
+  units?: number;
+  /** Everything there is (that `select` matches). Not together with `units`. */
+  all: boolean;
+  /** Which resources, for a pool of named ones. */
+  select?: string;
+  /** The size the caller believes the pool to have. */
+  size?: number;
+}
+export const Part: Type<Part> = message<Part>([
+  [1, 'pool', 'string', ''],
+  [2, 'units', 'uint32', 'optional'],
+  [3, 'all', 'bool', ''],
+  [4, 'select', 'string', 'optional'],
+  [5, 'size', 'uint32', 'optional'],
+]);
+
 /** Somebody who waits. */
 export interface Waiter {
   waiter: number;
@@ -703,6 +1019,10 @@ export interface Waiter {
   deadlineMs?: number;
   /** The session it belongs to. */
   session?: number;
+  /** What it wants of further pools: it is served when all have room. */
+  also: Part[];
+  /** It wants what has to be cleaned. */
+  dirty: boolean;
 }
 export const Waiter: Type<Waiter> = message<Waiter>([
   [1, 'waiter', 'uint64', ''],
@@ -716,6 +1036,100 @@ export const Waiter: Type<Waiter> = message<Waiter>([
   [9, 'sinceMs', 'uint64', ''],
   [10, 'deadlineMs', 'uint64', 'optional'],
   [11, 'session', 'uint64', 'optional'],
+  [40, 'also', 'message', 'repeated', () => Part],
+  [60, 'dirty', 'bool', ''],
+]);
+
+export interface ListWaitsRequest {
+  /** The team's namespace; `default` if left out. */
+  namespace: string;
+  /** Only waits of this holder. */
+  holder?: string;
+  /** Where to go on: `next` of the page before. */
+  after?: string;
+  /** The most entries to give: 100 if left out, at most 1000. */
+  limit?: number;
+}
+export const ListWaitsRequest: Type<ListWaitsRequest> = message<ListWaitsRequest>([
+  [1, 'namespace', 'string', ''],
+  [2, 'holder', 'string', 'optional'],
+  [3, 'after', 'string', 'optional'],
+  [4, 'limit', 'uint32', 'optional'],
+]);
+
+export interface ListWaitsResponse {
+  waits: Wait[];
+  /** Where to go on; left out on the last page. */
+  next?: string;
+}
+export const ListWaitsResponse: Type<ListWaitsResponse> = message<ListWaitsResponse>([
+  [1, 'waits', 'message', 'repeated', () => Wait],
+  [2, 'next', 'string', 'optional'],
+]);
+
+/** Somebody who waits, and for what. */
+export interface Wait {
+  namespace: string;
+  pool: string;
+  waiter?: Waiter;
+}
+export const Wait: Type<Wait> = message<Wait>([
+  [1, 'namespace', 'string', ''],
+  [2, 'pool', 'string', ''],
+  [3, 'waiter', 'message', '', () => Waiter],
+]);
+
+export interface SearchRequest {
+  /** The team's namespace; `default` if left out. */
+  namespace: string;
+  /** Required. What is looked for in names, labels and metadata, whether in capitals or not. */
+  text: string;
+  /** Where to go on: `next` of the page before. */
+  after?: string;
+  /** The most entries to give: 100 if left out, at most 1000. */
+  limit?: number;
+}
+export const SearchRequest: Type<SearchRequest> = message<SearchRequest>([
+  [1, 'namespace', 'string', ''],
+  [2, 'text', 'string', ''],
+  [3, 'after', 'string', 'optional'],
+  [4, 'limit', 'uint32', 'optional'],
+]);
+
+export interface SearchResponse {
+  found: Found[];
+  /** Where to go on; left out on the last page. It may be set though nothing was found yet. */
+  next?: string;
+}
+export const SearchResponse: Type<SearchResponse> = message<SearchResponse>([
+  [1, 'found', 'message', 'repeated', () => Found],
+  [2, 'next', 'string', 'optional'],
+]);
+
+/**
+ * What has the text: a pool, a resource (with its pool), a hold (with its token), a wait (with the waiter's number) or
+ * a session (with its number).
+ */
+export interface Found {
+  /** The pool, or the one that is held or waited for, or whose resource it is. */
+  pool?: string;
+  resource?: string;
+  /** Who holds or waits, or whose session it is. */
+  holder?: string;
+  token?: number;
+  waiter?: number;
+  session?: number;
+  /** The label, or the metadata of the holder, that has the text, if it is in no name. */
+  because: Record<string, string>;
+}
+export const Found: Type<Found> = message<Found>([
+  [1, 'pool', 'string', 'optional'],
+  [2, 'resource', 'string', 'optional'],
+  [3, 'holder', 'string', 'optional'],
+  [4, 'token', 'uint64', 'optional'],
+  [5, 'waiter', 'uint64', 'optional'],
+  [6, 'session', 'uint64', 'optional'],
+  [7, 'because', 'map', ''],
 ]);
 
 /** Why not. Which fields there are depends on the code. */
@@ -762,6 +1176,16 @@ export interface Refusal {
   oldest?: number;
   /** The server's time. */
   atMs?: number;
+  /** Further pools that have no room for what was asked of them. */
+  also: NoRoom[];
+  /** Who waits for whom, from the one who asked on; the last waits for the first. */
+  cycle: Blocked[];
+  /** The pool that cannot be had together with `pool`. */
+  otherPool?: string;
+  /** Resources that nobody holds and that have to be cleaned first. They do not count as free. */
+  dirty?: number;
+  /** Some of those that are kept for somebody else. */
+  reserved: ReservedFor[];
 }
 export const Refusal: Type<Refusal> = message<Refusal>([
   [1, 'code', 'string', ''],
@@ -787,6 +1211,57 @@ export const Refusal: Type<Refusal> = message<Refusal>([
   [21, 'condition', 'message', '', () => Condition],
   [22, 'oldest', 'uint64', 'optional'],
   [23, 'atMs', 'uint64', 'optional'],
+  [40, 'also', 'message', 'repeated', () => NoRoom],
+  [41, 'cycle', 'message', 'repeated', () => Blocked],
+  [42, 'otherPool', 'string', 'optional'],
+  [60, 'dirty', 'uint32', 'optional'],
+  [61, 'reserved', 'message', 'repeated', () => ReservedFor],
+]);
+
+/** Why a pool has no room. */
+export interface NoRoom {
+  pool: string;
+  /** Some of those who hold it, those longest there first. */
+  holders: Hold[];
+  /** How many holds there are. */
+  holdersTotal: number;
+  /** The place in its queue the request had, or would have had, from 1. */
+  position: number;
+  /** Units that are free and yet not for this request. */
+  free: number;
+}
+export const NoRoom: Type<NoRoom> = message<NoRoom>([
+  [1, 'pool', 'string', ''],
+  [2, 'holders', 'message', 'repeated', () => Hold],
+  [3, 'holdersTotal', 'uint64', ''],
+  [4, 'position', 'uint64', ''],
+  [5, 'free', 'uint32', ''],
+]);
+
+/** One of those who wait for each other. */
+export interface Blocked {
+  holder: string;
+  /** The session of its wait. */
+  session?: number;
+  /** The pool it waits for. */
+  pool: string;
+  /** The hold of the next one that it waits for; left out if the next one is before it in the queue. */
+  token?: number;
+}
+export const Blocked: Type<Blocked> = message<Blocked>([
+  [1, 'holder', 'string', ''],
+  [2, 'session', 'uint64', 'optional'],
+  [3, 'pool', 'string', ''],
+  [4, 'token', 'uint64', 'optional'],
+]);
+
+export interface ReservedFor {
+  resource: string;
+  holder: string;
+}
+export const ReservedFor: Type<ReservedFor> = message<ReservedFor>([
+  [1, 'resource', 'string', ''],
+  [2, 'holder', 'string', ''],
 ]);
 
 export interface OpenSessionRequest {

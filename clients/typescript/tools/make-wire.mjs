@@ -27,7 +27,7 @@ function read() {
     for (const line of readFileSync(new URL(file, FOLDER), 'utf8').split('\n').map((it) => it.trim())) {
       const begun = /^(message|enum) (\w+) \{(\})?$/.exec(line);
       const value = /^(\w+) = (\d+);$/.exec(line);
-      const field = /^(optional |repeated )?(map<string, string>|\w+) (\w+) = (\d+);$/.exec(line);
+      const field = /^(optional |repeated )?(map<string, string>|map<string, uint32>|\w+) (\w+) = (\d+);$/.exec(line);
       if (line.startsWith('//')) {
         comment.push(line.slice(2).trim());
         continue;
@@ -40,7 +40,20 @@ function read() {
         type.members.push({ name: value[1], number: Number(value[2]), comment });
       } else if (type?.kind === 'message' && field) {
         const [, label = '', of, name, number] = field;
-        type.members.push({ label: label.trim(), of, name: camel(name), number: Number(number), comment });
+        if (of === 'map<string, uint32>') {
+          // On the wire a map is a list of entries.
+          const entry = `${type.name}${camel(`_${name}`)}Entry`;
+          const members = [['string', 'key'], ['uint32', 'value']];
+          types.push({
+            kind: 'message',
+            name: entry,
+            comment: [],
+            members: members.map(([of, name], at) => ({ label: '', of, name, number: at + 1, comment: [] })),
+          });
+          type.members.push({ label: 'repeated', of: entry, name: camel(name), number: Number(number), comment });
+        } else {
+          type.members.push({ label: label.trim(), of, name: camel(name), number: Number(number), comment });
+        }
       } else if (type && line && line !== '}' && !line.startsWith('oneof ')) {
         throw new Error(`${file}: what is \`${line}\`?`);
       } else if (/^\}$/.test(line) && !type?.inOneof) {
