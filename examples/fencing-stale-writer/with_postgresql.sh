@@ -13,12 +13,13 @@ usage='Usage: with_postgresql.sh [OPTIONS] WHO
 TENURE_ADDR says where the server is [127.0.0.1:3144], and PGHOST, PGDATABASE and the like where PostgreSQL is.'
 wrong() { printf 'error: %s\n\n%s\n' "$1" "$usage" >&2; exit 64; }
 
-lock=report ttl=2s pause=no compare='AND token <= :token'
+lock=report ttl=2s pause=no write="SET body = :'body', token = :token WHERE name = :'name' AND token <= :token"
 while [ $# -gt 0 ]; do
     case $1 in
         --help|-h) printf '%s\n' "$usage"; exit ;;
         --pause) pause=yes; shift ;;
-        --unchecked) compare=''; shift ;;
+        # What people write who trust the lock alone.
+        --unchecked) write="SET body = :'body' WHERE name = :'name'"; shift ;;
         --lock|--ttl)
             [ $# -ge 2 ] || wrong "$1 needs a value"
             case $1 in
@@ -70,7 +71,7 @@ fi
 
 body="${body:+$body }$who"
 written=$(sql --set body="$body" <<SQL
-UPDATE report SET body = :'body', token = :token WHERE name = :'name' $compare RETURNING 'written';
+UPDATE report $write RETURNING 'written';
 SQL
 )
 [ -n "$written" ] || stale
