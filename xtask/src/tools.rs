@@ -2,7 +2,8 @@
 //! Temporal, and what is built from our own TypeScript.
 //! Nothing is done for what is there already, so that it can be the first step of every run.
 
-use std::env;
+mod postgresql;
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -41,7 +42,7 @@ pub(crate) fn make() -> Result<Missing, String> {
         node(name, source)?;
     }
     typescript()?;
-    Ok(Missing { go: !go()?, postgresql: !postgresql()? })
+    Ok(Missing { go: !go()?, postgresql: !postgresql::make()? })
 }
 
 /// An environment with py-ldlm, which users of the examples install from the same file, beside it an older one, and with
@@ -142,48 +143,6 @@ fn go() -> Result<bool, String> {
         run(Command::new(go).args(build).arg(path.join("ldlm-client")).arg(".").current_dir(root().join(GO)))
     })?;
     Ok(true)
-}
-
-/// The way to the programs of PostgreSQL's server, or false where there is none and none can be installed.
-fn postgresql() -> Result<bool, String> {
-    let link = root().join("target/tools/postgresql");
-    let is_there = || link.join("initdb").exists() && succeeds(Command::new("psql").arg("--version"));
-    if is_there() {
-        return Ok(true);
-    }
-    let mut found = postgresql_programs();
-    if found.is_none() || !succeeds(Command::new("psql").arg("--version")) {
-        if let Err(problem) = install("postgresql", &["postgresql"]) {
-            eprintln!("xtask: {problem}: the tests of fencing with PostgreSQL are skipped");
-            return Ok(false);
-        }
-        found = postgresql_programs();
-    }
-    let found = found.ok_or("PostgreSQL is installed, and its initdb is nowhere to be found")?;
-    let problem = |error| format!("{}: {error}", link.display());
-    // It may lead to a version that has been removed.
-    if link.is_symlink() {
-        fs::remove_file(&link).map_err(problem)?;
-    }
-    fs::create_dir_all(link.parent().expect("it lies in a folder")).map_err(problem)?;
-    symlink(found, &link).map_err(problem)?;
-    Ok(true)
-}
-
-/// Where `initdb` and `postgres` are: in the `PATH` or, with Debian, in a folder of their version, of which the newest counts.
-fn postgresql_programs() -> Option<PathBuf> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let mut debian: Vec<(u32, PathBuf)> = fs::read_dir("/usr/lib/postgresql")
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|folder| Some((folder.file_name().to_str()?.parse().ok()?, folder.path().join("bin"))))
-        .collect();
-    debian.sort();
-    let newest_first = debian.into_iter().rev().map(|(_, folder)| folder);
-    env::split_paths(&path)
-        .chain(newest_first)
-        .find(|folder| ["initdb", "postgres", "pg_isready"].iter().all(|program| folder.join(program).exists()))
 }
 
 /// A folder of `target/tools`, with a stamp that says what it was made from.
