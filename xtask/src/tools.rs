@@ -2,6 +2,8 @@
 //! Temporal and for a browser, and what is built from our own TypeScript.
 //! Nothing is done for what is there already, so that it can be the first step of every run.
 
+mod postgresql;
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -28,6 +30,7 @@ const GO: &str = "crates/cli/tests/ldlm_clients/go";
 /// Those that can be missing on a machine where all else is tested.
 pub(crate) struct Missing {
     pub(crate) go: bool,
+    pub(crate) postgresql: bool,
 }
 
 /// Makes whatever is not there yet, and says what had to be left out.
@@ -47,7 +50,7 @@ pub(crate) fn make() -> Result<Missing, String> {
         node(name, source)?;
     }
     typescript()?;
-    Ok(Missing { go: !go()? })
+    Ok(Missing { go: !go()?, postgresql: !postgresql::make()? })
 }
 
 /// An environment with py-ldlm, which users of the examples install from the same file, beside it an older one, with

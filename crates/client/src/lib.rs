@@ -33,7 +33,7 @@
 //! - **A guard is a promise with an end.** [`Guard::deadlines`] says until when the hold is certainly ours, on this
 //!   process's clock and counted from before the request was sent. It moves with every renewal. When it passes, or the
 //!   server says that the hold is over, [`Guard::lost`] resolves. A process that was paused notices only when it goes on:
-//!   that is what [`Guard::token`] is for. On Linux the time that the host was suspended counts.
+//!   that is what [`Guard::token`] is for, and [`fencing`] checks it where it matters. On Linux the time that the host was suspended counts.
 //! - **Broken connections are mended.** Holds, and places in the queue, survive a lost connection and a restart of the
 //!   server, as long as the session's grace and the leases last. Passwords and certificates that are in files are read anew
 //!   for it.
@@ -48,6 +48,7 @@ mod client;
 mod clock;
 mod connection;
 mod error;
+pub mod fencing;
 mod guard;
 mod link;
 mod part;

@@ -3,10 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod cluster;
 mod failover;
+mod postgresql;
 mod rates;
 mod slots;
 mod stage;
+mod stale_writer;
 #[path = "../support/mod.rs"]
 mod support;
 mod tasks;

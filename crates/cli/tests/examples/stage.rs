@@ -56,6 +56,16 @@ impl Stage {
         self.program(&[&*examples().join(program).to_string_lossy()], arguments)
     }
 
+    /// With more in its environment.
+    pub(crate) fn shell_with(&self, program: &str, arguments: &[&str], environment: &[(&str, String)]) -> Job {
+        let program = examples().join(program);
+        let settings: Vec<String> = environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let mut words = vec!["env"];
+        words.extend(settings.iter().map(String::as_str));
+        words.push(program.to_str().unwrap());
+        self.program(&words, arguments)
+    }
+
     pub(crate) fn python(&self, program: &str, arguments: &[&str]) -> Job {
         let (python, program) = (tools::python(), examples().join(program));
         self.program(&[&*python.to_string_lossy(), &*program.to_string_lossy()], arguments)

@@ -10,11 +10,12 @@ use crate::support::tools;
 fn every_script_says_how_it_is_used() {
     let stage = Stage::new();
     let scripts = programs("sh");
-    assert_eq!(scripts.len(), 5);
+    assert_eq!(scripts.len(), 6);
     for script in scripts {
         let help = stage.shell(&script, &["--help"]).ends();
         assert_eq!((help.code, &*help.stderr), (Some(0), ""), "{script}");
-        assert!(help.stdout.starts_with("Usage: with_tenure.sh "), "{script}: {}", help.stdout);
+        let (_, name) = script.split_once('/').unwrap();
+        assert!(help.stdout.starts_with(&format!("Usage: {name} ")), "{script}: {}", help.stdout);
         let wrong = stage.shell(&script, &["--nonsense"]).ends();
         assert_eq!((wrong.code, &*wrong.stdout), (Some(64), ""), "{script}");
         assert!(wrong.stderr.starts_with("error: there is no option --nonsense"), "{script}: {}", wrong.stderr);
@@ -25,7 +26,7 @@ fn every_script_says_how_it_is_used() {
 fn every_program_in_python_says_how_it_is_used_and_what_it_needs() {
     let stage = Stage::new();
     let scripts = programs("py");
-    assert_eq!(scripts.len(), 9);
+    assert_eq!(scripts.len(), 10);
     for script in scripts {
         let help = stage.python(&script, &["--help"]).ends();
         assert_eq!((help.code, &*help.stderr), (Some(0), ""), "{script}");

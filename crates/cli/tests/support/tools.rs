@@ -33,6 +33,11 @@ pub(crate) fn typescript(path: &str) -> PathBuf {
     made("typescript/built").join(path)
 }
 
+/// The folder with the programs of PostgreSQL's server, which are not where others are.
+pub(crate) fn postgresql() -> PathBuf {
+    made("postgresql")
+}
+
 /// A program that was built from Go.
 pub(crate) fn go(program: &str) -> PathBuf {
     made(&format!("go/{program}"))
