@@ -77,6 +77,7 @@ function grant(now: number, more: Partial<Grant> = {}): Grant {
     lifetime: 'leased',
     ttlMs,
     sinceMs: 1_000_000 + now,
+    also: [],
     ...more,
   };
 }
@@ -264,5 +265,5 @@ test('a session that is closed lets go first and then says its end', () => {
 });
 
 function refusal(code: string) {
-  return { code, message: code, advice: '', retry: false, mayHaveHappened: false, holders: [] };
+  return { code, message: code, advice: '', retry: false, mayHaveHappened: false, holders: [], also: [], cycle: [], reserved: [] };
 }

@@ -100,6 +100,7 @@ test('messages are the same after they were written and read', () => {
     lifetime: 'window',
     ttlMs: 0,
     sinceMs: 1_700_000_000_000,
+    also: [],
   };
   assert.deepEqual(Grant.decode(Grant.encode(grant)), grant);
   const answer: ServerAnswer = { id: 300, granted: grant };
