@@ -105,7 +105,13 @@ impl Hold {
     /// What it has of a pool, if anything.
     fn has(&self, path: &PoolPath) -> Option<Has<'_>> {
         if self.pool == *path {
-            return Some(Has { hold: self, units: self.units, resources: &self.resources, all: self.all, dirty: self.dirty });
+            return Some(Has {
+                hold: self,
+                units: self.units,
+                resources: &self.resources,
+                all: self.all,
+                dirty: self.dirty,
+            });
         }
         let part = self.also.iter().find(|part| part.pool == *path && part.until.is_none())?;
         let taken = &part.taken;

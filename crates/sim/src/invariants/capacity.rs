@@ -21,6 +21,10 @@ impl Invariant for Capacity {
             if pool.removing {
                 return Err(format!("hold {} was granted of a pool that is being removed", token.0));
             }
+            // What is stolen is as it was, though the pool may have another size since.
+            if before.stolen.is_some() {
+                continue;
+            }
             let tenure_core::Capacity::Units(size) = pool.spec.capacity else { continue };
             let free = before.free_units(path, size);
             if taken.units == 0 || taken.units > free {

@@ -38,6 +38,8 @@ impl Invariant for Order {
                 let overtaken = match pool.spec.order {
                     _ if !ahead.also.is_empty() => lacks_then(before, path, pool, ahead, demand, taken),
                     tenure_core::Order::Strict => wants_the_same(pool, ahead, demand, taken),
+                    // What a set further ahead needs is not there for it.
+                    tenure_core::Order::Backfill if behind_a_set(before, path, ahead.place(*id)) => false,
                     tenure_core::Order::Backfill => could_be_served(before, path, pool, ahead, demand),
                 };
                 if overtaken {
@@ -75,6 +77,11 @@ fn lacks_then(before: &Ledger, path: &PoolPath, pool: &Listed, set: &Waiter, dem
         Amount::All => all,
     };
     takes > 0 && free - takes < needs
+}
+
+fn behind_a_set(before: &Ledger, path: &PoolPath, place: Place) -> bool {
+    let mut sets = before.waiters.iter().filter(|(_, (waiter, present))| *present && !waiter.also.is_empty());
+    sets.any(|(id, (set, _))| set.place(*id) < place && set.parts().any(|(part, _)| part == path))
 }
 
 fn could_be_served(before: &Ledger, path: &PoolPath, pool: &Listed, waiter: &Waiter, demand: &Demand) -> bool {

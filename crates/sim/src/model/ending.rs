@@ -199,8 +199,7 @@ impl Model {
         if lacking.is_empty() {
             lacking.push(waiter.pool.clone());
         }
-        let mut rooms: Vec<_> =
-            lacking.iter().map(|path| self.no_room(path, self.position(path, waiter.id))).collect();
+        let mut rooms: Vec<_> = lacking.iter().map(|path| self.no_room(path, self.position(path, waiter.id))).collect();
         let first = rooms.remove(0);
         NoRoom { also: rooms, ..first }
     }

@@ -26,6 +26,14 @@ impl Model {
         if let Some(pool) = hold.pools().into_iter().find(|path| self.known(path).removing) {
             return Err(Refusal::PoolRemoving { pool });
         }
+        for path in hold.pools() {
+            let leaving = self.known(&path).resources.iter().filter(|it| it.leaving).map(|it| &it.spec.name);
+            let leaving: Vec<_> = leaving.collect();
+            let has = hold.has(&path).expect("it is one of its pools");
+            if let Some(name) = has.resources.iter().find(|name| leaving.contains(name)) {
+                return Err(Refusal::UnknownResource { pool: path, resource: name.clone() });
+            }
+        }
         // All of a set, but its places in windows, which nobody can give back.
         let given = hold.pools().into_iter().map(|path| {
             let has = hold.has(&path).expect("it is one of its pools");
