@@ -188,10 +188,14 @@ impl Left {
                 let matching = pool.matching(resources, wish.demand);
                 let wanted = wanted(wish.demand.amount, &matching);
                 let open = resources.only_for(left.and(&matching), wish.demand, wish.holder);
-                // Those that the placement prefers. Which it will be is not decided yet: a random choice is made once.
-                let preferred = resources.free.iter().filter(|slot| open.contains(slot.ordinal));
-                let enough = wanted <= open.len();
-                preferred.take(if enough { wanted } else { usize::MAX }).for_each(|slot| left.remove(slot.ordinal));
+                // What is reserved for it, and else what the placement prefers. Which it will be is not decided yet: a random
+                // choice is made once.
+                let own = wish.holder.and_then(|holder| resources.reserved_for(holder));
+                let is_own = |ordinal| own.is_some_and(|own| own.contains(ordinal));
+                let ordinals = || resources.free.iter().map(|slot| slot.ordinal).filter(|it| open.contains(*it));
+                let preferred = ordinals().filter(|it| is_own(*it)).chain(ordinals().filter(|it| !is_own(*it)));
+                let kept: Vec<_> = preferred.take(if wanted <= open.len() { wanted } else { usize::MAX }).collect();
+                kept.into_iter().for_each(|ordinal| left.remove(ordinal));
             }
             _ => unreachable!("what is left of a pool is of its kind"),
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tenure_core::*;
 
-use crate::plan::{Ask, AskAcquire, Lie, Life, Micros, Then, Waits};
+use crate::plan::{Ask, AskAcquire, AskPart, Lie, Life, Micros, Then, Waits};
 use crate::random::Random;
 use crate::selectors::selector;
 
@@ -250,13 +250,25 @@ fn acquire(client: &mut Client, ask: &AskAcquire) -> Acquire {
         holder: client.holder.clone(),
         session,
         request: ask.request.map(|back| client.request(back, true)),
-        also: Box::default(),
+        also: Part::parse_all(&path(ask.pool), ask.also.iter().map(part).collect()).expect("a plan names pools once"),
         holds_on: false,
     };
     if acquire.request.is_some() {
         client.last_acquire = Some(acquire.clone());
     }
     acquire
+}
+
+fn part(ask: &AskPart) -> Part {
+    Part {
+        pool: path(ask.pool),
+        demand: Demand {
+            amount: if ask.amount == 0 { Amount::All } else { Amount::Count(ask.amount) },
+            selector: ask.selector.map(selector),
+            dirty: false,
+        },
+        size: ask.size,
+    }
 }
 
 fn lie(clients: &mut [Client], index: usize, lie: Lie) -> Option<Command> {

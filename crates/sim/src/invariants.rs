@@ -109,10 +109,10 @@ pub struct Listed {
 
 impl Listed {
     /// Whether a resource is one that somebody who waits may have at all.
-    pub fn is_for(&self, waiter: &Waiter, name: &ResourceName) -> bool {
+    pub fn is_for(&self, waiter: &Waiter, demand: &Demand, name: &ResourceName) -> bool {
         let dirty = self.dirty.contains(name);
         let reserved = self.reserved.get(name).is_some_and(|holder| *holder != waiter.holder.id);
-        if waiter.demand.dirty { dirty } else { !dirty && !reserved }
+        if demand.dirty { dirty } else { !dirty && !reserved }
     }
 
     fn names(&self) -> Vec<ResourceName> {
@@ -135,10 +135,9 @@ impl Ledger {
                     self.waiters.remove(id);
                 }
                 self.holds.insert(*token, Hold::clone(hold));
-                if let Some(listed) = self.pools.get_mut(&hold.pool)
-                    && !hold.taken.dirty
-                {
-                    let came = |name: &ResourceName| hold.taken.resources.contains(name);
+                for (pool, taken) in hold.parts().filter(|(_, taken)| !taken.dirty) {
+                    let Some(listed) = self.pools.get_mut(pool) else { continue };
+                    let came = |name: &ResourceName| taken.resources.contains(name);
                     listed.reserved.retain(|name, holder| *holder != hold.holder.id || !came(name));
                 }
             }
@@ -148,22 +147,21 @@ impl Ledger {
                 }
             }
             Event::Ended { token, how, .. } => {
-                let hold = self.holds.remove(token);
-                if let (HoldEnd::Stolen { to, .. }, Some(hold)) = (how, &hold) {
+                let Some(hold) = self.holds.remove(token) else { return };
+                if let HoldEnd::Stolen { to, .. } = how {
                     self.stolen = Some((hold.clone(), to.clone()));
                 }
-                if let Some(hold) = hold
-                    && let Some(listed) = self.pools.get_mut(&hold.pool)
-                {
+                for (pool, taken) in hold.parts() {
+                    let Some(listed) = self.pools.get_mut(pool) else { continue };
                     if listed.spec.cleaning && !matches!(how, HoldEnd::Unreceived | HoldEnd::Stolen { .. }) {
-                        let cleaned = hold.taken.dirty && *how == HoldEnd::Released;
-                        for name in &hold.taken.resources {
+                        let cleaned = taken.dirty && *how == HoldEnd::Released;
+                        for name in &taken.resources {
                             let _ = if cleaned { listed.dirty.remove(name) } else { listed.dirty.insert(name.clone()) };
                         }
                     }
                     // What is no longer listed leaves when it is let go.
                     let names = listed.names();
-                    let leaves = |name: &ResourceName| hold.taken.resources.contains(name) && !names.contains(name);
+                    let leaves = |name: &ResourceName| taken.resources.contains(name) && !names.contains(name);
                     listed.resource_conditions.retain(|name, _| !leaves(name));
                     listed.dirty.retain(|name| !leaves(name));
                 }
@@ -185,7 +183,8 @@ impl Ledger {
                 listed.spec = spec.clone();
                 let names = listed.names();
                 let held = |name: &ResourceName| {
-                    self.holds.values().any(|hold| hold.pool == *pool && hold.taken.resources.contains(name))
+                    let parts = self.holds.values().flat_map(Hold::parts);
+                    parts.into_iter().any(|(path, taken)| path == pool && taken.resources.contains(name))
                 };
                 listed.resource_conditions.retain(|name, _| names.contains(name) || held(name));
                 listed.dirty.retain(|name| spec.cleaning && (names.contains(name) || held(name)));
@@ -241,14 +240,15 @@ impl Ledger {
         }
     }
 
-    pub fn holds_of<'a>(&'a self, pool: &'a PoolPath) -> impl Iterator<Item = &'a Hold> {
-        self.holds.values().filter(move |hold| hold.pool == *pool)
+    /// What holds have of a pool.
+    pub fn holds_of<'a>(&'a self, pool: &'a PoolPath) -> impl Iterator<Item = &'a Taken> {
+        self.holds.values().flat_map(Hold::parts).filter(move |(path, _)| *path == pool).map(|(_, taken)| taken)
     }
 
     /// Units that nobody has.
     pub fn free_units(&self, pool: &PoolPath, size: u32) -> u32 {
-        let used: u64 = self.holds_of(pool).map(|hold| u64::from(hold.taken.units)).sum();
-        let all_taken = self.holds_of(pool).any(|hold| hold.taken.all);
+        let used: u64 = self.holds_of(pool).map(|taken| u64::from(taken.units)).sum();
+        let all_taken = self.holds_of(pool).any(|taken| taken.all);
         if all_taken { 0 } else { u32::try_from(u64::from(size).saturating_sub(used)).expect("at most the size") }
     }
 }

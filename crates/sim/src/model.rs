@@ -97,6 +97,41 @@ struct Hold {
     deadline: Option<Timestamp>,
     session: Option<SessionId>,
     request: Option<RequestId>,
+    /// Of further pools; places in windows are holds of their own, and only told of here.
+    also: Vec<HeldPart>,
+}
+
+impl Hold {
+    /// What it has of a pool, if anything.
+    fn has(&self, path: &PoolPath) -> Option<Has<'_>> {
+        if self.pool == *path {
+            return Some(Has {
+                hold: self,
+                units: self.units,
+                resources: &self.resources,
+                all: self.all,
+                dirty: self.dirty,
+            });
+        }
+        let part = self.also.iter().find(|part| part.pool == *path && part.until.is_none())?;
+        let taken = &part.taken;
+        Some(Has { hold: self, units: taken.units, resources: &taken.resources, all: taken.all, dirty: taken.dirty })
+    }
+
+    /// The pools of which it has something.
+    fn pools(&self) -> Vec<PoolPath> {
+        let also = self.also.iter().filter(|part| part.until.is_none()).map(|part| part.pool.clone());
+        std::iter::once(self.pool.clone()).chain(also).collect()
+    }
+}
+
+/// What a hold has of one pool.
+struct Has<'a> {
+    hold: &'a Hold,
+    units: u32,
+    resources: &'a [ResourceName],
+    all: bool,
+    dirty: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -112,8 +147,32 @@ struct Waiter {
     session: Option<SessionId>,
     request: Option<RequestId>,
     away: bool,
-    /// The lower is served first within a priority. In this order among themselves, they stand in the list.
+    /// The lower is served first within a priority. In this order they stand in the list.
     turn: i64,
+    /// Of further pools.
+    also: Vec<WaitedPart>,
+}
+
+impl Waiter {
+    /// What it wants of each of its pools.
+    fn parts(&self) -> Vec<(PoolPath, Demand)> {
+        let also = self.also.iter().map(|part| (part.pool.clone(), part.demand.clone()));
+        std::iter::once((self.pool.clone(), self.demand.clone())).chain(also).collect()
+    }
+
+    fn wants(&self, path: &PoolPath) -> Option<&Demand> {
+        let part = self.also.iter().find(|part| part.pool == *path).map(|part| &part.demand);
+        if self.pool == *path { Some(&self.demand) } else { part }
+    }
+
+    /// The window that one of its pools was when it came.
+    fn window(&self, path: &PoolPath) -> Option<Ttl> {
+        match (self.also.iter().find(|part| part.pool == *path), &self.lifetime) {
+            (Some(part), _) => part.window,
+            (None, Lifetime::Window(window)) => Some(*window),
+            (None, _) => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -156,7 +215,7 @@ struct Carrier {
 /// What the engine chose where the rules leave a choice, in the order in which it did.
 #[derive(Clone, Debug, Default)]
 struct Choices {
-    granted: VecDeque<(Key, Vec<ResourceName>)>,
+    granted: VecDeque<(Key, Vec<Vec<ResourceName>>)>,
     queued: VecDeque<Key>,
     opened: VecDeque<Key>,
 }
@@ -211,7 +270,9 @@ impl Model {
         for event in events {
             match event {
                 Event::Granted { hold, .. } => {
-                    self.choices.granted.push_back((hold.key, hold.taken.resources.to_vec()));
+                    let also = hold.also.iter().map(|part| part.taken.resources.to_vec());
+                    let resources = std::iter::once(hold.taken.resources.to_vec()).chain(also).collect();
+                    self.choices.granted.push_back((hold.key, resources));
                 }
                 Event::Queued { waiter, .. } => self.choices.queued.push_back(waiter.key),
                 Event::SessionOpened { key, .. } => self.choices.opened.push_back(*key),
@@ -330,6 +391,10 @@ impl Model {
     fn lose_caller(&mut self, id: WaiterId, may_return: bool) -> Option<PoolPath> {
         let waiter = self.waiters.iter_mut().find(|waiter| waiter.id == id)?;
         if may_return && waiter.session.is_some() && waiter.request.is_some() {
+            let pools = waiter.parts();
+            if pools.len() > 1 && !waiter.away {
+                self.to_serve.extend(pools.into_iter().map(|(pool, _)| pool));
+            }
             waiter.away = true;
             return Some(waiter.pool.clone());
         }
@@ -389,13 +454,13 @@ impl Model {
         self.pool(path).expect("the pool of a hold or a waiter is there")
     }
 
-    fn holds_of<'a>(&'a self, path: &'a PoolPath) -> impl Iterator<Item = &'a Hold> {
-        self.holds.iter().filter(move |hold| hold.pool == *path)
+    fn holds_of<'a>(&'a self, path: &'a PoolPath) -> impl Iterator<Item = Has<'a>> {
+        self.holds.iter().filter_map(move |hold| hold.has(path))
     }
 
     /// Everybody in a queue, those away too, in order.
     fn queue(&self, path: &PoolPath) -> Vec<&Waiter> {
-        self.waiters.iter().filter(|waiter| waiter.pool == *path).collect()
+        self.waiters.iter().filter(|waiter| waiter.wants(path).is_some()).collect()
     }
 
     /// From 1, among those who can be served.

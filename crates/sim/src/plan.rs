@@ -223,6 +223,18 @@ pub struct AskAcquire {
     pub then: Then,
     #[serde(default)]
     pub dirty: bool,
+    /// What is wanted of further pools.
+    #[serde(default)]
+    pub also: Vec<AskPart>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskPart {
+    pub pool: u8,
+    /// All of it if 0.
+    pub amount: u32,
+    pub selector: Option<u8>,
+    pub size: Option<u32>,
 }
 
 impl AskAcquire {
@@ -240,6 +252,7 @@ impl AskAcquire {
             request: None,
             then: Then::Forget,
             dirty: false,
+            also: Vec::new(),
         }
     }
 }

@@ -12,7 +12,7 @@ use tenure_sim::{Options, Plan, Sabotage, run, shrink};
 const SEEDS_MAX: u64 = 1_500;
 
 /// In the rules and in the engine.
-const MISTAKES: [Mistake; 22] = [
+const MISTAKES: [Mistake; 24] = [
     Mistake::ExpiresLate,
     Mistake::GrantsLess,
     Mistake::EndsWindowsEarly,
@@ -35,6 +35,8 @@ const MISTAKES: [Mistake; 22] = [
     Mistake::IgnoresReservations,
     Mistake::ForgetsTurns,
     Mistake::NeverReturns,
+    Mistake::ForgetsTheSets,
+    Mistake::ServesOnePoolOfASet,
 ];
 
 /// In what the engine runs on, and in what it is told.

@@ -59,7 +59,7 @@ fn nothing_goes_wrong_in_the_seeds_of_the_budget() {
     {
         assert!(all.replies.get(kind).is_some_and(|count| *count > 100), "{kind} is hardly ever said: {all}");
     }
-    assert_eq!(all.checks.len(), 10, "an invariant is not checked: {all}");
+    assert_eq!(all.checks.len(), 11, "an invariant is not checked: {all}");
 }
 
 #[test]

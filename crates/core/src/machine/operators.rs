@@ -37,8 +37,17 @@ impl Step<'_> {
         if pool.window.is_some() || matches!(steal.lifetime, Some(Lifetime::Window(_))) {
             return Err(Refusal::WindowMismatch { pool: steal.pool, window: pool.window });
         }
-        if pool.removing {
-            return Err(Refusal::PoolRemoving { pool: steal.pool });
+        let stolen = &self.state().holds[&steal.token];
+        if let Some((pool, _)) = stolen.parts().find(|(pool, _)| self.state().pools[*pool].removing) {
+            return Err(Refusal::PoolRemoving { pool: pool.clone() });
+        }
+        // What is no longer listed leaves when it is let go: there is nothing to hand on.
+        for (pool, taken) in stolen.parts() {
+            let leaves =
+                |name: &&ResourceName| self.state().pools[pool].resource(name).is_none_or(|(_, it)| it.leaving);
+            if let Some(name) = taken.resources.iter().find(leaves) {
+                return Err(Refusal::UnknownResource { pool: pool.clone(), resource: name.clone() });
+            }
         }
         let lifetime = steal.lifetime.unwrap_or(Lifetime::Leased(LEASE_DEFAULT));
         self.check_owner(steal.pool.namespace(), &lifetime)?;

@@ -36,7 +36,9 @@ impl Step<'_> {
             let why = "cannot change between units and resources while somebody holds it".into();
             return Err(Refusal::WrongKind { pool: path.clone(), why });
         }
-        if spec.fair.is_some() && pool.queue.has_sets() {
+        // One whose caller is away is no part of what is served, and comes back.
+        let mut waiters = pool.queue.after(None).map(|place| &self.state().waiters[&place.arrival()]);
+        if spec.fair.is_some() && waiters.any(|waiter| waiter.is_set()) {
             let why = "cannot serve its waiters in turn while a set waits for it, which has no turn".into();
             return Err(Refusal::WrongKind { pool: path.clone(), why });
         }

@@ -32,7 +32,9 @@ impl Step<'_> {
     pub(super) fn acquire_set(&mut self, acquire: Acquire, session: Option<SessionId>) -> Result<Reply, Refusal> {
         let (lifetime, wanted) = self.check_set(&acquire, session.is_some())?;
         let id = WaiterId(self.state().counters.waiter_next);
-        let place = Place::new(acquire.priority, id);
+        // Behind all of its priority in each of its pools.
+        let places = wanted.iter().map(|it| self.pool_of(it).queue.place_of_arrival(acquire.priority, id));
+        let place = places.max().expect("a set has pools");
         let room = |it: &Wanted| {
             sets::room(self.state(), self.pool_of(it), place, &it.demand, &acquire.holder.id, self.stamp.nonce)
         };
@@ -69,7 +71,7 @@ impl Step<'_> {
             request: acquire.request,
             also: parts.into(),
             holds_on: acquire.holds_on,
-            rank: None,
+            rank: place.is_ranked().then(|| place.rank()),
         };
         if served.is_none() {
             self.check_deadlock(id, &waiter)?;

@@ -1,8 +1,9 @@
 //! Higher priority first, then arrival: nobody overtakes a waiter for something both could use. In a backfill pool nobody
-//! overtakes a waiter that could have been served.
+//! overtakes a waiter that could have been served. A set is left what it needs in either.
 
 use tenure_core::{
-    Amount, Capacity, Condition, Demand, Event, Hold, Place, Priority, ResourceName, Timestamp, Waiter, WaiterId,
+    Amount, Capacity, Condition, Demand, Event, Place, PoolPath, Priority, ResourceName, Taken, Timestamp, Waiter,
+    WaiterId,
 };
 
 use super::{Invariant, Ledger, Listed};
@@ -18,7 +19,6 @@ impl Invariant for Order {
 
     fn event(&mut self, before: &Ledger, _at: Timestamp, event: &Event) -> Result<(), String> {
         let Event::Granted { token, hold, waiter } = event else { return Ok(()) };
-        let Some(pool) = before.pools.get(&hold.pool) else { return Ok(()) };
         // An operator's doing is not a matter of turns.
         if before.stolen.is_some() {
             return Ok(());
@@ -28,54 +28,96 @@ impl Invariant for Order {
             // An event does not tell the priority of somebody who never waited: the highest there is in a plan.
             None => Place::new(Priority::parse(1).map_err(|error| error.to_string())?, WaiterId(u64::MAX)),
         };
-        for (id, (ahead, present)) in &before.waiters {
-            if !present || ahead.pool != hold.pool || ahead.place(*id) >= place {
-                continue;
-            }
-            let overtaken = match pool.spec.order {
-                tenure_core::Order::Strict => wants_the_same(pool, ahead, hold),
-                tenure_core::Order::Backfill => could_be_served(before, pool, ahead, hold),
-            };
-            if overtaken {
-                return Err(format!("hold {} was granted though waiter {} was ahead", token.0, id.0));
+        for (path, taken) in hold.parts() {
+            let Some(pool) = before.pools.get(path) else { continue };
+            for (id, (ahead, present)) in &before.waiters {
+                let Some((_, demand)) = ahead.parts().find(|(part, _)| *part == path) else { continue };
+                if !present || ahead.place(*id) >= place {
+                    continue;
+                }
+                let overtaken = match pool.spec.order {
+                    _ if !ahead.also.is_empty() => lacks_then(before, path, pool, ahead, demand, taken),
+                    tenure_core::Order::Strict => wants_the_same(pool, ahead, demand, taken),
+                    // What a set further ahead needs is not there for it.
+                    tenure_core::Order::Backfill if behind_a_set(before, path, ahead.place(*id)) => false,
+                    tenure_core::Order::Backfill => could_be_served(before, path, pool, ahead, demand),
+                };
+                if overtaken {
+                    return Err(format!("hold {} was granted though waiter {} was ahead", token.0, id.0));
+                }
             }
         }
         Ok(())
     }
 }
 
-fn wants_the_same(pool: &Listed, waiter: &Waiter, hold: &Hold) -> bool {
+fn wants_the_same(pool: &Listed, waiter: &Waiter, demand: &Demand, taken: &Taken) -> bool {
     match &pool.spec.capacity {
         Capacity::Units(_) => true,
-        Capacity::Resources { .. } => {
-            hold.taken.resources.iter().any(|name| pool.is_for(waiter, name) && matches(pool, &waiter.demand, name))
+        Capacity::Resources { .. } => taken.resources.iter().any(|name| could_use(pool, waiter, demand, name)),
+    }
+}
+
+/// Whether what is taken leaves less than a waiting set needs. For one that waits for a pool out of service nothing is kept.
+fn lacks_then(before: &Ledger, path: &PoolPath, pool: &Listed, set: &Waiter, demand: &Demand, taken: &Taken) -> bool {
+    let out = |path| before.pools.get(path).is_none_or(|it| it.removing || it.condition != Condition::InService);
+    if set.parts().any(|(path, _)| out(path)) {
+        return false;
+    }
+    let (free, takes, all) = match &pool.spec.capacity {
+        Capacity::Units(size) => (before.free_units(path, *size) as usize, taken.units as usize, *size as usize),
+        Capacity::Resources { resources, .. } => {
+            let takes = taken.resources.iter().filter(|name| could_use(pool, set, demand, name)).count();
+            let all = resources.iter().filter(|listed| matches(pool, demand, &listed.name)).count();
+            (free_for(before, path, pool, set, demand), takes, all)
+        }
+    };
+    let needs = match demand.amount {
+        Amount::Count(count) => count as usize,
+        Amount::All => all,
+    };
+    takes > 0 && free - takes < needs
+}
+
+fn behind_a_set(before: &Ledger, path: &PoolPath, place: Place) -> bool {
+    let mut sets = before.waiters.iter().filter(|(_, (waiter, present))| *present && !waiter.also.is_empty());
+    sets.any(|(id, (set, _))| set.place(*id) < place && set.parts().any(|(part, _)| part == path))
+}
+
+fn could_be_served(before: &Ledger, path: &PoolPath, pool: &Listed, waiter: &Waiter, demand: &Demand) -> bool {
+    match &pool.spec.capacity {
+        Capacity::Units(size) => {
+            let free = before.free_units(path, *size);
+            match demand.amount {
+                Amount::Count(count) => count <= free,
+                Amount::All => *size > 0 && before.holds_of(path).next().is_none(),
+            }
+        }
+        Capacity::Resources { resources, .. } => {
+            let free = free_for(before, path, pool, waiter, demand);
+            match demand.amount {
+                Amount::Count(count) => count as usize <= free,
+                Amount::All => {
+                    free > 0 && free == resources.iter().filter(|listed| matches(pool, demand, &listed.name)).count()
+                }
+            }
         }
     }
 }
 
-fn could_be_served(before: &Ledger, pool: &Listed, waiter: &Waiter, hold: &Hold) -> bool {
-    let demand = &waiter.demand;
-    match &pool.spec.capacity {
-        Capacity::Units(size) => {
-            let free = before.free_units(&hold.pool, *size);
-            match demand.amount {
-                Amount::Count(count) => count <= free,
-                Amount::All => *size > 0 && before.holds_of(&hold.pool).next().is_none(),
-            }
-        }
-        Capacity::Resources { resources, .. } => {
-            let in_service = |name: &ResourceName| {
-                pool.resource_conditions.get(name).is_none_or(|condition| *condition == Condition::InService)
-            };
-            let taken = |name: &ResourceName| before.holds_of(&hold.pool).any(|it| it.taken.resources.contains(name));
-            let matching = || resources.iter().map(|listed| &listed.name).filter(|name| matches(pool, demand, name));
-            let free = matching().filter(|name| in_service(name) && !taken(name) && pool.is_for(waiter, name)).count();
-            match demand.amount {
-                Amount::Count(count) => count as usize <= free,
-                Amount::All => free > 0 && free == matching().count(),
-            }
-        }
-    }
+/// How many resources are free that a waiter could use.
+fn free_for(before: &Ledger, path: &PoolPath, pool: &Listed, waiter: &Waiter, demand: &Demand) -> usize {
+    let Capacity::Resources { resources, .. } = &pool.spec.capacity else { return 0 };
+    let in_service = |name: &ResourceName| {
+        pool.resource_conditions.get(name).is_none_or(|condition| *condition == Condition::InService)
+    };
+    let taken = |name: &ResourceName| before.holds_of(path).any(|taken| taken.resources.contains(name));
+    let usable = resources.iter().map(|listed| &listed.name).filter(|name| could_use(pool, waiter, demand, name));
+    usable.filter(|name| in_service(name) && !taken(name)).count()
+}
+
+fn could_use(pool: &Listed, waiter: &Waiter, demand: &Demand, name: &ResourceName) -> bool {
+    matches(pool, demand, name) && pool.is_for(waiter, demand, name)
 }
 
 fn matches(pool: &Listed, demand: &Demand, name: &ResourceName) -> bool {

@@ -19,22 +19,24 @@ impl Invariant for ResourceLife {
             _ => None,
         };
         if let Some((stolen, to)) = &before.stolen {
-            let given = granted.filter(|(_, hold)| hold.pool == stolen.pool && hold.taken == stolen.taken);
+            let given = granted.filter(|(_, hold)| hold.parts().eq(stolen.parts()));
             return match given {
                 Some((_, hold)) if hold.holder.id == *to => Ok(()),
                 _ => Err(format!("what was stolen for `{to}` was not given to it")),
             };
         }
         let Some((token, hold)) = granted else { return Ok(()) };
-        let Some(pool) = before.pools.get(&hold.pool) else { return Ok(()) };
-        for name in &hold.taken.resources {
-            if pool.dirty.contains(name) != hold.taken.dirty {
-                let how = if hold.taken.dirty { "clean" } else { "dirty" };
-                return Err(format!("hold {} has {name}, which is {how}", token.0));
-            }
-            let reserved = pool.reserved.get(name).filter(|holder| **holder != hold.holder.id && !hold.taken.dirty);
-            if let Some(holder) = reserved {
-                return Err(format!("hold {} has {name}, which is reserved for `{holder}`", token.0));
+        for (path, taken) in hold.parts() {
+            let Some(pool) = before.pools.get(path) else { continue };
+            for name in &taken.resources {
+                if pool.dirty.contains(name) != taken.dirty {
+                    let how = if taken.dirty { "clean" } else { "dirty" };
+                    return Err(format!("hold {} has {name}, which is {how}", token.0));
+                }
+                let reserved = pool.reserved.get(name).filter(|holder| **holder != hold.holder.id && !taken.dirty);
+                if let Some(holder) = reserved {
+                    return Err(format!("hold {} has {name}, which is reserved for `{holder}`", token.0));
+                }
             }
         }
         Ok(())

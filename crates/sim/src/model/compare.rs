@@ -45,6 +45,7 @@ impl Model {
             let lasts = (&expected.lifetime, expected.since, expected.deadline);
             same(&what, &lasts, &(&hold.lifetime, hold.since, hold.deadline))?;
             same(&what, &(expected.session, &expected.request), &(hold.session, &hold.request))?;
+            same(&what, &&expected.also[..], &&hold.also[..])?;
         }
         Ok(())
     }
@@ -61,6 +62,7 @@ impl Model {
             same(&what, &(expected.session, &expected.request), &(waiter.session, &waiter.request))?;
             same(&what, &(expected.key, !expected.away), &(waiter.key, present))?;
             same(&what, &expected.turn, &waiter.place(expected.id).rank().turn)?;
+            same(&what, &&expected.also[..], &&waiter.also[..])?;
         }
         Ok(())
     }

@@ -41,12 +41,10 @@ impl Model {
                     self.to_serve.push(path);
                 }
                 None => {
-                    self.to_serve.sort();
                     if self.to_serve.is_empty() {
                         break;
                     }
-                    let path = self.to_serve.remove(0);
-                    self.serve(&path);
+                    self.serve_first();
                 }
             }
         }
@@ -75,8 +73,22 @@ impl Model {
         due.min().map(|(_, due)| due)
     }
 
-    /// Gives what is free to those who wait.
+    /// Gives what is free to those who wait, in the further pools of sets too.
     pub(super) fn serve(&mut self, path: &PoolPath) {
+        self.serve_pool(path);
+        while !self.to_serve.is_empty() {
+            self.serve_first();
+        }
+    }
+
+    fn serve_first(&mut self) {
+        self.to_serve.sort();
+        self.to_serve.dedup();
+        let path = self.to_serve.remove(0);
+        self.serve_pool(&path);
+    }
+
+    fn serve_pool(&mut self, path: &PoolPath) {
         while let Some(pool) = self.pool(path) {
             if pool.removing {
                 for id in self.queue(path).iter().map(|waiter| waiter.id).collect::<Vec<_>>() {
@@ -87,9 +99,11 @@ impl Model {
                 }
                 return;
             }
-            let Some((id, given)) = self.next(path) else { return };
+            let Some((id, rooms)) = self.next(path) else { return };
             let waiter = self.leave(id, true);
-            let grant = self.grant(waiter, given, true);
+            let grant = self.grant(&waiter, &rooms, true);
+            let pools = waiter.parts().into_iter().map(|(pool, _)| pool);
+            self.to_serve.extend(pools.filter(|pool| pool != path));
             self.settle(id, &Reply::Granted(Box::new(grant)));
         }
     }
@@ -99,25 +113,31 @@ impl Model {
         let at = self.holds.iter().position(|hold| hold.token == token).expect("what ends is held");
         let hold = self.holds.remove(at);
         self.told.retain(|(it, _)| *it != token);
-        for name in &hold.resources {
-            self.uses += 1;
-            let used = self.uses;
-            let pool = self.pool_mut(&hold.pool);
-            let cleaning = pool.cleaning;
-            pool.resources.retain(|resource| resource.spec.name != *name || !resource.leaving);
-            if let Some(resource) = pool.resources.iter_mut().find(|resource| resource.spec.name == *name) {
-                resource.used = used;
-                let keeps = matches!(how, HoldEnd::Unreceived | HoldEnd::Stolen { .. });
-                if cleaning && !keeps {
-                    // Only whoever cleaned it and released it says that it is clean.
-                    resource.dirty = !(hold.dirty && how == HoldEnd::Released);
+        for path in hold.pools() {
+            let has = hold.has(&path).expect("it is one of its pools");
+            for name in has.resources {
+                self.uses += 1;
+                let used = self.uses;
+                let pool = self.pool_mut(&path);
+                let cleaning = pool.cleaning;
+                pool.resources.retain(|resource| resource.spec.name != *name || !resource.leaving);
+                if let Some(resource) = pool.resources.iter_mut().find(|resource| resource.spec.name == *name) {
+                    resource.used = used;
+                    let keeps = matches!(how, HoldEnd::Unreceived | HoldEnd::Stolen { .. });
+                    if cleaning && !keeps {
+                        // Only whoever cleaned it and released it says that it is clean.
+                        resource.dirty = !(has.dirty && how == HoldEnd::Released);
+                    }
                 }
             }
         }
-        if let (Some(request), true) = (hold.request, how != HoldEnd::Unreceived) {
+        if hold.pools().len() > 1 {
+            self.to_serve.extend(hold.pools());
+        }
+        if let (Some(request), true) = (hold.request.clone(), how != HoldEnd::Unreceived) {
             self.remember(hold.pool.namespace().clone(), request, Some(token));
         }
-        self.note_idle(&hold.pool);
+        hold.pools().iter().for_each(|path| self.note_idle(path));
         let lost = match how {
             HoldEnd::Expired => !is_window(&hold.lifetime),
             HoldEnd::Forced(_) | HoldEnd::OwnerGone | HoldEnd::Stolen { .. } => true,
@@ -136,43 +156,82 @@ impl Model {
         let at = self.waiters.iter().position(|waiter| waiter.id == id).expect("what ends waits");
         let waiter = &self.waiters[at];
         let path = waiter.pool.clone();
-        let pool = self.known(&path);
         let refusal = match how {
-            WaitEnd::TimedOut => Refusal::TimedOut(Box::new(self.no_room(&path, self.position(&path, id)))),
+            WaitEnd::TimedOut if waiter.also.is_empty() => {
+                Refusal::TimedOut(Box::new(self.no_room(&path, self.position(&path, id))))
+            }
+            WaitEnd::TimedOut => Refusal::TimedOut(Box::new(self.no_room_for_set(waiter))),
             WaitEnd::Withdrawn | WaitEnd::CallerGone | WaitEnd::OwnerGone => {
                 Refusal::Withdrawn { request: waiter.request.clone() }
             }
             WaitEnd::SessionEnded => Refusal::UnknownSession,
             WaitEnd::NeverFits => {
-                let mismatch = Refusal::WindowMismatch { pool: path.clone(), window: pool.window };
-                pool.never_fits(&waiter.demand).unwrap_or(mismatch)
+                let parts = waiter.parts();
+                let never = parts.iter().find_map(|(path, demand)| self.known(path).never_fits(demand));
+                never.unwrap_or_else(|| {
+                    let other = parts.iter().find(|(path, _)| self.known(path).window != waiter.window(path));
+                    let (pool, _) = other.expect("one of its pools is another window");
+                    Refusal::WindowMismatch { pool: pool.clone(), window: self.known(pool).window }
+                })
             }
-            WaitEnd::PoolRemoved => Refusal::PoolRemoving { pool: path.clone() },
+            WaitEnd::PoolRemoved => {
+                let removing = waiter.parts().into_iter().find(|(path, _)| self.known(path).removing);
+                Refusal::PoolRemoving { pool: removing.expect("one of its pools is").0 }
+            }
         };
         let waiter = self.leave(id, false);
+        let pools: Vec<_> = waiter.parts().into_iter().map(|(pool, _)| pool).collect();
         if let (Some(request), true) = (waiter.request, how != WaitEnd::CallerGone) {
             self.remember(path.namespace().clone(), request, None);
         }
-        self.note_idle(&path);
+        pools.iter().for_each(|path| self.note_idle(path));
+        if pools.len() > 1 {
+            self.to_serve.extend(pools);
+        }
         self.settle(id, &Reply::Refused(Box::new(refusal)));
         path
+    }
+
+    /// Which of its pools have no room for a set, and why.
+    pub(super) fn no_room_for_set(&self, waiter: &super::Waiter) -> NoRoom {
+        let mut lacking: Vec<_> = waiter.parts().into_iter().map(|(path, _)| path).collect();
+        lacking.retain(|path| self.room(path, waiter).is_none());
+        if lacking.is_empty() {
+            lacking.push(waiter.pool.clone());
+        }
+        let mut rooms: Vec<_> = lacking.iter().map(|path| self.no_room(path, self.position(path, waiter.id))).collect();
+        let first = rooms.remove(0);
+        NoRoom { also: rooms, ..first }
     }
 
     pub(super) fn no_room(&self, path: &PoolPath, position: usize) -> NoRoom {
         let pool = self.known(path);
         let mut holds: Vec<_> = self.holds_of(path).collect();
-        holds.sort_by_key(|hold| hold.token);
-        let view = |hold: &&super::Hold| HoldView {
-            pool: hold.pool.clone(),
-            token: hold.token,
-            holder: hold.holder.clone(),
-            units: hold.units,
-            resources: hold.resources.clone(),
-            lifetime: hold.lifetime.clone(),
-            since: hold.since,
-            deadline: hold.deadline,
-            session: hold.session,
-            also: Vec::new(),
+        holds.sort_by_key(|has| has.hold.token);
+        let view = |has: &super::Has<'_>| {
+            let hold = has.hold;
+            let first = (hold.pool != *path).then(|| HeldPart {
+                pool: hold.pool.clone(),
+                taken: Taken {
+                    units: hold.units,
+                    resources: hold.resources.clone().into(),
+                    all: hold.all,
+                    dirty: hold.dirty,
+                },
+                until: None,
+            });
+            HoldView {
+                pool: path.clone(),
+                token: hold.token,
+                holder: hold.holder.clone(),
+                units: has.units,
+                resources: has.resources.to_vec(),
+                lifetime: hold.lifetime.clone(),
+                since: hold.since,
+                deadline: hold.deadline,
+                session: hold.session,
+                also: first.into_iter().chain(hold.also.iter().filter(|part| part.pool != *path).cloned()).collect(),
+            }
         };
         let free = self.free_resources(pool);
         let is_dirty = |name: &ResourceName| pool.resources.iter().any(|it| it.spec.name == *name && it.dirty);

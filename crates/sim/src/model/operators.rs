@@ -2,7 +2,6 @@
 
 use tenure_core::*;
 
-use super::placement::Given;
 use super::{Model, Waiter};
 
 impl Model {
@@ -15,27 +14,43 @@ impl Model {
         if self.pool(&steal.pool).is_none() {
             return Err(Refusal::UnknownPool { pool: steal.pool });
         }
-        let found = self.holds_of(&steal.pool).find(|hold| hold.token == steal.token);
-        let Some(hold) = found.filter(|hold| hold.holder.id == steal.holder) else {
+        let found = self.holds_of(&steal.pool).map(|has| has.hold).find(|hold| hold.token == steal.token);
+        let Some(hold) = found.filter(|hold| hold.holder.id == steal.holder).cloned() else {
             let now = self.no_room(&steal.pool, 0).holders;
             return Err(Refusal::MovedOn { pool: steal.pool, expected: steal.token, now });
         };
-        let given = Given { units: hold.units, resources: hold.resources.clone(), all: hold.all, dirty: hold.dirty };
         let pool = self.known(&steal.pool);
         if pool.window.is_some() {
             return Err(Refusal::WindowMismatch { pool: steal.pool, window: pool.window });
         }
-        if pool.removing {
-            return Err(Refusal::PoolRemoving { pool: steal.pool });
+        if let Some(pool) = hold.pools().into_iter().find(|path| self.known(path).removing) {
+            return Err(Refusal::PoolRemoving { pool });
         }
+        for path in hold.pools() {
+            let leaving = self.known(&path).resources.iter().filter(|it| it.leaving).map(|it| &it.spec.name);
+            let leaving: Vec<_> = leaving.collect();
+            let has = hold.has(&path).expect("it is one of its pools");
+            if let Some(name) = has.resources.iter().find(|name| leaving.contains(name)) {
+                return Err(Refusal::UnknownResource { pool: path, resource: name.clone() });
+            }
+        }
+        // All of a set, but its places in windows, which nobody can give back.
+        let given = hold.pools().into_iter().map(|path| {
+            let has = hold.has(&path).expect("it is one of its pools");
+            Taken { units: has.units, resources: has.resources.into(), all: has.all, dirty: has.dirty }
+        });
+        let given = given.collect();
+        let anything = Demand { amount: Amount::All, selector: None, dirty: false };
+        let also = hold.pools().into_iter().skip(1);
+        let also = also.map(|pool| WaitedPart { pool, demand: anything.clone(), window: None }).collect();
         let how = HoldEnd::Stolen { to: steal.to.id.clone(), reason: steal.reason };
         self.end_hold(steal.token, how);
         let as_if = Waiter {
             id: WaiterId(0),
-            pool: steal.pool,
+            pool: hold.pool,
             key: Key::from_bits(0),
             holder: steal.to,
-            demand: Demand { amount: Amount::All, selector: None, dirty: false },
+            demand: anything,
             lifetime: steal.lifetime.unwrap_or(Lifetime::Leased(LEASE_DEFAULT)),
             priority: Priority::default(),
             deadline: None,
@@ -43,8 +58,9 @@ impl Model {
             request: steal.request,
             away: false,
             turn: 0,
+            also,
         };
-        Ok(Reply::Granted(Box::new(self.grant(as_if, given, false))))
+        Ok(Reply::Granted(Box::new(self.give(&as_if, given, false))))
     }
 
     pub(super) fn move_waiter(&mut self, to: MoveWaiter) -> Result<Reply, Refusal> {
@@ -54,8 +70,12 @@ impl Model {
         }
         let changed = || Refusal::Changed { pool: path.clone(), why: String::new() };
         let queue = self.queue(&path);
-        if !queue.iter().any(|waiter| waiter.id == id && waiter.holder.id == holder) {
+        let Some(waiter) = queue.iter().find(|waiter| waiter.id == id && waiter.holder.id == holder) else {
             return Err(changed());
+        };
+        // It has the same place in all its pools.
+        if !waiter.also.is_empty() {
+            return Err(Refusal::WrongKind { pool: path, why: "".into() });
         }
         let target = match before {
             Some(other) if other == id => return Err(changed()),
@@ -66,9 +86,12 @@ impl Model {
             let (other, priority, turn) = (target.id, target.priority, target.turn);
             let at = self.waiters.iter().position(|waiter| waiter.id == id).expect("it waits");
             let was = self.waiters.remove(at);
-            let turn = if before.is_some() { turn } else { turn - 1 };
-            let at = self.waiters.iter().position(|waiter| waiter.id == other).expect("it waits");
-            self.waiters.insert(at, Waiter { priority, turn, ..was.clone() });
+            if before.is_some() {
+                let at = self.waiters.iter().position(|waiter| waiter.id == other).expect("it waits");
+                self.waiters.insert(at, Waiter { priority, turn, ..was.clone() });
+            } else {
+                self.enter(Waiter { priority, turn: turn - 1, ..was.clone() });
+            }
             self.note_turn(&was, false);
         }
         self.serve(&path);

@@ -105,6 +105,10 @@ impl Model {
                 if pool.units.is_some() != matches!(spec.capacity, Capacity::Units(_)) && held {
                     return Err(Refusal::WrongKind { pool: path, why: "".into() });
                 }
+                // A set has no turn.
+                if spec.fair.is_some() && self.queue(&path).iter().any(|waiter| !waiter.also.is_empty()) {
+                    return Err(Refusal::WrongKind { pool: path, why: "".into() });
+                }
                 if pool.window != spec.window && held {
                     return Err(Refusal::WindowMismatch { pool: path, window: pool.window });
                 }
@@ -119,7 +123,7 @@ impl Model {
         if created {
             self.pools.push(Pool::new(path.clone(), &spec));
         } else {
-            let names: Vec<_> = self.holds_of(&path).flat_map(|hold| hold.resources.clone()).collect();
+            let names: Vec<_> = self.holds_of(&path).flat_map(|has| has.resources.to_vec()).collect();
             let took_turns = self.known(&path).fair.is_some();
             self.pool_mut(&path).set(&spec, |name| names.contains(name));
             match spec.fair {
@@ -133,11 +137,8 @@ impl Model {
         for id in self.queue(&path).iter().map(|waiter| waiter.id).collect::<Vec<_>>() {
             let waiter = self.waiters.iter().find(|waiter| waiter.id == id).expect("it waits");
             let pool = self.known(&path);
-            let wrong_window = match waiter.lifetime {
-                Lifetime::Window(own) => pool.window != Some(own),
-                _ => pool.window.is_some(),
-            };
-            if wrong_window || pool.never_fits(&waiter.demand).is_some() {
+            let demand = waiter.wants(&path).expect("it waits for it");
+            if waiter.window(&path) != pool.window || pool.never_fits(demand).is_some() {
                 self.end_wait(id, WaitEnd::NeverFits);
             }
         }
@@ -176,6 +177,10 @@ impl Model {
         }
         let until = lasts.filter(|_| condition != Condition::InService).map(|lasts| self.now + lasts);
         self.change_condition(&path, resource.as_ref(), condition, until);
+        // What is kept aside elsewhere for those who want something of this pool too is, or is not any more.
+        let others = self.queue(&path).into_iter().filter(|waiter| !waiter.away).flat_map(|waiter| waiter.parts());
+        let others: Vec<_> = others.map(|(other, _)| other).filter(|other| *other != path).collect();
+        self.to_serve.extend(others);
         self.serve(&path);
         Ok(Reply::Done)
     }

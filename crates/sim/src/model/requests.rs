@@ -8,6 +8,12 @@ use super::{Ended, Hold, Listener, Model, Pool, Waiter, is_window};
 /// As many as the engine lets listen for one wait.
 const LISTENERS_PER_WAITER_MAX: usize = 16;
 
+/// A request that nothing is wrong with: the pools it would make, and what it would wait as.
+struct Checked {
+    pools: Vec<Pool>,
+    newcomer: Waiter,
+}
+
 enum Stage {
     Waiting(WaiterId),
     Held(Token),
@@ -27,121 +33,158 @@ impl Model {
         {
             return self.acquire_again(ticket, &acquire, returns, session, request, stage);
         }
-        let path = acquire.pool.clone();
-        let made = match self.pool(&path) {
-            Some(_) => None,
-            None if acquire.demand.selector.is_some() || acquire.demand.dirty => {
-                return Err(Refusal::UnknownPool { pool: path });
+        let made = self.check(&acquire, session)?;
+        let known = self.pools.len();
+        self.pools.extend(made.pools);
+        let answer = self.grant_or_queue(ticket, &acquire, returns, made.newcomer);
+        if answer.is_err() {
+            self.pools.truncate(known);
+        }
+        answer
+    }
+
+    /// Everything that is wrong with a request whoever holds and waits, and else what it would wait as.
+    fn check(&self, acquire: &Acquire, session: Option<SessionId>) -> Result<Checked, Refusal> {
+        let sizes = std::iter::once(acquire.size).chain(acquire.also.iter().map(|part| part.size));
+        let mut parts: Vec<_> = acquire.parts().zip(sizes).map(|((path, demand), size)| (path, demand, size)).collect();
+        let mut made = Vec::new();
+        for (path, demand, size) in &parts {
+            if self.pool(path).is_none() {
+                if demand.selector.is_some() || demand.dirty {
+                    return Err(Refusal::UnknownPool { pool: (*path).clone() });
+                }
+                made.push(pool_on_first_use(path, *size, acquire.lifetime.as_ref()));
             }
-            None => Some(pool_on_first_use(&acquire)),
-        };
-        let pool = made.as_ref().unwrap_or_else(|| self.known(&path));
-        if acquire.demand.selector.is_some() && pool.units.is_some() {
-            return Err(Refusal::WrongKind { pool: path, why: "".into() });
         }
-        if acquire.demand.dirty && !pool.cleaning {
-            return Err(Refusal::WrongKind { pool: path, why: "".into() });
-        }
-        if let Some(asked) = acquire.size
-            && asked != pool.size()
-        {
-            return Err(Refusal::SizeMismatch { pool: path, size: pool.size(), asked });
-        }
-        let lifetime = match (acquire.lifetime.clone(), pool.window) {
-            (None, Some(window)) => Lifetime::Window(window),
-            (Some(Lifetime::Window(asked)), Some(window)) if asked == window => Lifetime::Window(window),
-            (Some(_), Some(_)) | (Some(Lifetime::Window(_)), None) => {
-                return Err(Refusal::WindowMismatch { pool: path, window: pool.window });
+        let pool =
+            |path: &PoolPath| made.iter().chain(&self.pools).find(|pool| pool.path == *path).expect("it is there");
+        for (path, demand, size) in &parts {
+            let pool = pool(path);
+            if demand.selector.is_some() && pool.units.is_some() {
+                return Err(Refusal::WrongKind { pool: (*path).clone(), why: "".into() });
             }
+            if demand.dirty && !pool.cleaning {
+                return Err(Refusal::WrongKind { pool: (*path).clone(), why: "".into() });
+            }
+            if let Some(asked) = *size
+                && asked != pool.size()
+            {
+                return Err(Refusal::SizeMismatch { pool: (*path).clone(), size: pool.size(), asked });
+            }
+            if parts.len() > 1 && (pool.fair.is_some() || demand.dirty) {
+                return Err(Refusal::WrongKind { pool: (*path).clone(), why: "".into() });
+            }
+        }
+        // A hold is one of a pool that is no window, if it has one. Only the others have a lifetime to be chosen.
+        let mismatch = |path: &PoolPath| Err(Refusal::WindowMismatch { pool: path.clone(), window: pool(path).window });
+        for (path, ..) in &parts {
+            if matches!(acquire.lifetime, Some(Lifetime::Window(asked)) if pool(path).window != Some(asked)) {
+                return mismatch(path);
+            }
+        }
+        parts.sort_by_key(|(path, ..)| pool(path).window.is_some());
+        let (first, demand, _) = parts[0];
+        let lifetime = match (acquire.lifetime.clone(), pool(first).window) {
+            (None | Some(Lifetime::Window(_)), Some(window)) => Lifetime::Window(window),
+            (Some(_), Some(_)) => return mismatch(first),
             (None, None) if session.is_some() => Lifetime::Session(None),
             (None, None) => Lifetime::Leased(LEASE_DEFAULT),
             (Some(lifetime), None) => lifetime,
         };
-        if pool.removing {
-            return Err(Refusal::PoolRemoving { pool: path });
+        if let Some((path, ..)) = parts.iter().find(|(path, ..)| pool(path).removing) {
+            return Err(Refusal::PoolRemoving { pool: (*path).clone() });
         }
-        if let Some(refusal) = pool.never_fits(&acquire.demand) {
+        if let Some(refusal) = parts.iter().find_map(|(path, demand, _)| pool(path).never_fits(demand)) {
             return Err(refusal);
         }
-        if made.is_some() && self.pools.len() >= self.limits.pools_max {
+        if !made.is_empty() && self.pools.len() + made.len() > self.limits.pools_max {
             return Err(limit("pools_max", self.limits.pools_max));
         }
-        if self.holds.len() >= self.limits.holds_max {
+        let windows = parts.iter().skip(1).filter(|(path, ..)| pool(path).window.is_some()).count();
+        if self.holds.len() + 1 + windows > self.limits.holds_max {
             return Err(limit("holds_max", self.limits.holds_max));
         }
-
-        let id = WaiterId(self.waiter_next);
-        let was_made = made.is_some();
-        self.pools.extend(made);
-        let turn = self.turn(&path, id, acquire.priority, &acquire.holder, &acquire.demand);
-        let alone = self.queue(&path).is_empty();
+        let also = parts[1..].iter().map(|(path, demand, _)| WaitedPart {
+            pool: (*path).clone(),
+            demand: (*demand).clone(),
+            window: pool(path).window,
+        });
         let newcomer = Waiter {
-            id,
-            pool: path.clone(),
+            id: WaiterId(self.waiter_next),
+            pool: first.clone(),
             key: Key::from_bits(0),
             holder: acquire.holder.clone(),
-            demand: acquire.demand.clone(),
+            demand: demand.clone(),
             lifetime,
             priority: acquire.priority,
             deadline: None,
             session,
             request: acquire.request.clone(),
             away: false,
-            turn,
+            turn: 0,
+            also: also.collect(),
         };
-        self.enter(newcomer.clone());
-        let next = self.next(&path);
-        let position = self.position(&path, id);
-        if let (Some((first, taken)), true) = (&next, self.known(&path).fair.is_some() && !alone) {
-            // It takes a turn before those who wait for theirs, as one of them.
-            if *first != id {
-                self.wrong = Some(format!("waiter {} could have been served before, and was not", first.0));
-            }
-            let chosen = self.choices.queued.pop_front();
-            let key = self.choose("a wait", chosen, Key::from_bits(0));
-            self.waiter_next += 1;
-            self.leave(id, true);
-            return Ok(Reply::Granted(Box::new(self.grant(Waiter { key, ..newcomer }, taken.clone(), true))));
-        }
-        self.waiters.retain(|waiter| waiter.id != id);
-        if let Some((first, taken)) = next {
-            if first != id {
-                self.wrong = Some(format!("waiter {} could have been served before, and was not", first.0));
-            }
-            return Ok(Reply::Granted(Box::new(self.grant(newcomer, taken, false))));
-        }
-        assert!(!was_made, "a new pool has room for what it was made for");
-        self.queue_or_refuse(ticket, &acquire, returns, newcomer, position)
+        Ok(Checked { pools: made, newcomer })
     }
 
-    fn queue_or_refuse(
+    fn grant_or_queue(
         &mut self,
         ticket: Ticket,
         acquire: &Acquire,
         returns: bool,
         newcomer: Waiter,
-        position: usize,
     ) -> Result<Reply, Refusal> {
-        let (path, id) = (acquire.pool.clone(), newcomer.id);
-        let pool = self.known(&path);
-        let deadline = match acquire.wait {
-            Wait::Try if pool.condition != Condition::InService => {
-                return Err(Refusal::OutOfService { pool: path, condition: pool.condition.clone() });
+        let (path, id, parts) = (newcomer.pool.clone(), newcomer.id, newcomer.parts());
+        let turns =
+            parts.iter().map(|(path, demand)| self.turn(path, id, acquire.priority, &acquire.holder, demand)).max();
+        let newcomer = Waiter { turn: turns.expect("it wants something"), ..newcomer };
+        let takes_turns = self.known(&path).fair.is_some() && !self.queue(&path).is_empty();
+        self.enter(newcomer.clone());
+        let next = self.next(&path);
+        let no_room = match parts.len() {
+            1 => self.no_room(&path, self.position(&path, id)),
+            _ => self.no_room_for_set(&newcomer),
+        };
+        if let Some((first, rooms)) = next {
+            if first != id {
+                self.wrong = Some(format!("waiter {} could have been served before, and was not", first.0));
             }
-            Wait::Try => return Err(Refusal::Busy(Box::new(self.no_room(&path, position)))),
+            // It takes a turn before those who wait for theirs, as one of them.
+            if takes_turns {
+                let chosen = self.choices.queued.pop_front();
+                let key = self.choose("a wait", chosen, Key::from_bits(0));
+                self.waiter_next += 1;
+                self.leave(id, true);
+                return Ok(Reply::Granted(Box::new(self.grant(&Waiter { key, ..newcomer }, &rooms, true))));
+            }
+            self.waiters.retain(|waiter| waiter.id != id);
+            return Ok(Reply::Granted(Box::new(self.grant(&newcomer, &rooms, false))));
+        }
+        self.waiters.retain(|waiter| waiter.id != id);
+        let deadline = match acquire.wait {
+            Wait::Try => {
+                let out =
+                    parts.iter().map(|(path, _)| self.known(path)).find(|it| it.condition != Condition::InService);
+                if let Some(pool) = out {
+                    return Err(Refusal::OutOfService { pool: pool.path.clone(), condition: pool.condition.clone() });
+                }
+                return Err(Refusal::Busy(Box::new(no_room)));
+            }
             Wait::For(ttl) => Some(self.now + ttl),
             Wait::Forever => None,
         };
-        if self.queue(&path).len() >= self.limits.waiters_per_pool_max {
-            return Err(limit("waiters_per_pool_max", self.limits.waiters_per_pool_max));
-        }
-        if self.waiters.len() >= self.limits.waiters_max {
-            return Err(limit("waiters_max", self.limits.waiters_max));
+        for (path, _) in &parts {
+            if self.queue(path).len() >= self.limits.waiters_per_pool_max {
+                return Err(limit("waiters_per_pool_max", self.limits.waiters_per_pool_max));
+            }
+            if self.waiters.len() >= self.limits.waiters_max {
+                return Err(limit("waiters_max", self.limits.waiters_max));
+            }
         }
         let chosen = self.choices.queued.pop_front();
         let key = self.choose("a wait", chosen, Key::from_bits(0));
         self.waiter_next += 1;
-        self.note_busy(&path);
+        parts.iter().for_each(|(path, _)| self.note_busy(path));
         self.enter(Waiter { key, deadline, ..newcomer });
         Ok(self.listen(ticket, id, returns))
     }
@@ -153,7 +196,8 @@ impl Model {
         }
         self.listeners.push(Listener { waiter: id, ticket, returns });
         let waiter = self.waiters.iter().find(|waiter| waiter.id == id).expect("it waits");
-        let position = self.position(&waiter.pool, id);
+        let positions = waiter.parts().into_iter().map(|(path, _)| self.position(&path, id));
+        let position = positions.max().expect("it waits somewhere");
         Reply::Queued(Queued { waiter: id, position, deadline: waiter.deadline })
     }
 
@@ -170,12 +214,18 @@ impl Model {
             Stage::Ended(token) => Err(Refusal::RequestEnded { request, token }),
             Stage::Held(token) => {
                 let hold = self.holds.iter().find(|hold| hold.token == token).expect("it is held");
-                let same_amount = match acquire.demand.amount {
-                    Amount::Count(count) => count == hold.units && !hold.all,
-                    Amount::All => hold.all,
+                let taken = |path: &PoolPath| {
+                    let part = hold.also.iter().find(|part| part.pool == *path);
+                    let first = (hold.pool == *path).then_some((hold.units, hold.all));
+                    first.or_else(|| part.map(|part| (part.taken.units, part.taken.all)))
+                };
+                let same_amount = |(path, demand): (&PoolPath, &Demand)| match demand.amount {
+                    Amount::Count(count) => taken(path) == Some((count, false)),
+                    Amount::All => taken(path).is_some_and(|(_, all)| all),
                 };
                 let same_caller = hold.session == session && hold.holder.id == acquire.holder.id;
-                if hold.pool != acquire.pool || !same_caller || !same_amount {
+                let same_size = hold.also.len() == acquire.also.len();
+                if !same_caller || !same_size || !acquire.parts().all(same_amount) {
                     return Err(Refusal::RequestReused { request });
                 }
                 match self.told.iter_mut().find(|(it, _)| *it == token) {
@@ -187,17 +237,26 @@ impl Model {
             Stage::Waiting(id) => {
                 let waiter = self.waiters.iter_mut().find(|waiter| waiter.id == id).expect("it waits");
                 let same_caller = waiter.session == session && waiter.holder.id == acquire.holder.id;
-                if waiter.pool != acquire.pool || !same_caller || waiter.demand != acquire.demand {
+                let same_part = |(path, demand): (&PoolPath, &Demand)| waiter.wants(path) == Some(demand);
+                let same_size = waiter.also.len() == acquire.also.len();
+                if !same_caller || !same_size || !acquire.parts().all(same_part) {
                     return Err(Refusal::RequestReused { request });
                 }
                 let pool = waiter.pool.clone();
                 if acquire.wait == Wait::Try {
-                    let position = self.position(&pool, id);
-                    return Err(Refusal::Busy(Box::new(self.no_room(&pool, position))));
+                    let waiter = waiter.clone();
+                    return Err(Refusal::Busy(Box::new(match waiter.also.len() {
+                        0 => self.no_room(&pool, self.position(&pool, id)),
+                        _ => self.no_room_for_set(&waiter),
+                    })));
                 }
                 let waiter = self.waiters.iter_mut().find(|waiter| waiter.id == id).expect("it waits");
                 if waiter.away {
                     waiter.away = false;
+                    let pools: Vec<_> = waiter.parts().into_iter().map(|(path, _)| path).collect();
+                    if pools.len() > 1 {
+                        self.to_serve.extend(pools);
+                    }
                     let listening = self.listeners.iter().filter(|it| it.waiter == id).count();
                     self.serve(&pool);
                     if let Some(hold) = self.holds.iter().find(|hold| is_request(hold, &pool, &request)) {
@@ -222,7 +281,7 @@ impl Model {
             Stage::Waiting(_) => reused(),
             Stage::Held(token) => {
                 let hold = self.holds.iter().find(|hold| hold.token == token).expect("it is held");
-                if hold.pool != steal.pool || hold.holder.id != steal.to.id {
+                if !hold.pools().contains(&steal.pool) || hold.holder.id != steal.to.id {
                     return Some(reused());
                 }
                 match self.told.iter_mut().find(|(it, _)| *it == token) {
@@ -253,7 +312,8 @@ impl Model {
 
     fn hold_of(&self, namespace: &Namespace, key: Key, pool: Option<&PoolName>) -> Result<&Hold, Refusal> {
         let hold = self.holds.iter().find(|hold| hold.key == key).ok_or(Refusal::NotHeld)?;
-        let right = hold.pool.namespace() == namespace && pool.is_none_or(|name| name == hold.pool.name());
+        let of = |name: &PoolName| hold.pools().iter().any(|path| path.name() == name);
+        let right = hold.pool.namespace() == namespace && pool.is_none_or(of);
         if right { Ok(hold) } else { Err(Refusal::NotHeld) }
     }
 
@@ -308,8 +368,8 @@ impl Model {
         if self.pool(&force.pool).is_none() {
             return Err(Refusal::UnknownPool { pool: force.pool });
         }
-        let found = self.holds_of(&force.pool).find(|hold| hold.token == force.token);
-        if found.is_none_or(|hold| hold.holder.id != force.holder) {
+        let found = self.holds_of(&force.pool).find(|has| has.hold.token == force.token);
+        if found.is_none_or(|has| has.hold.holder.id != force.holder) {
             let now = self.no_room(&force.pool, 0).holders;
             return Err(Refusal::MovedOn { pool: force.pool, expected: force.token, now });
         }
@@ -341,14 +401,14 @@ fn is_request(hold: &Hold, pool: &PoolPath, request: &RequestId) -> bool {
     hold.pool.namespace() == pool.namespace() && hold.request.as_ref() == Some(request)
 }
 
-fn pool_on_first_use(acquire: &Acquire) -> Pool {
-    let window = match acquire.lifetime {
-        Some(Lifetime::Window(window)) => Some(window),
+fn pool_on_first_use(path: &PoolPath, size: Option<u32>, lifetime: Option<&Lifetime>) -> Pool {
+    let window = match lifetime {
+        Some(Lifetime::Window(window)) => Some(*window),
         _ => None,
     };
-    let capacity = Capacity::Units(acquire.size.unwrap_or(1));
+    let capacity = Capacity::Units(size.unwrap_or(1));
     Pool::new(
-        acquire.pool.clone(),
+        path.clone(),
         &PoolSpec { capacity, order: Order::Strict, window, declared: false, cleaning: false, fair: None },
     )
 }

@@ -1,5 +1,5 @@
-//! Where in a queue somebody stands. The list of waiters is in order for each pool, and whoever comes is put where it
-//! belongs.
+//! Where in a queue somebody stands. The list of waiters is in order, whatever pools they wait for, and whoever comes is put
+//! where it belongs.
 
 use tenure_core::*;
 
@@ -48,8 +48,7 @@ impl Model {
     /// Puts somebody behind all who have the same turn.
     pub(super) fn enter(&mut self, waiter: Waiter) {
         let behind = |other: &Waiter| {
-            other.pool == waiter.pool
-                && (other.priority < waiter.priority || other.priority == waiter.priority && other.turn > waiter.turn)
+            other.priority < waiter.priority || other.priority == waiter.priority && other.turn > waiter.turn
         };
         let at = self.waiters.iter().position(behind).unwrap_or(self.waiters.len());
         self.waiters.insert(at, waiter);

@@ -83,6 +83,8 @@ struct Temper {
     scale: u32,
     /// How many pools are asked for: few make long queues.
     pools: u8,
+    /// One acquire in so many is for several pools.
+    set_every: u64,
 }
 
 impl Temper {
@@ -99,6 +101,7 @@ impl Temper {
             lies: *random.pick(&[0, 20, 100]),
             scale: *random.pick(&[10, 100, 1_000, 20_000]),
             pools: *random.pick(&[1, 3, 5, 7, 7]),
+            set_every: *random.pick(&[2, 6, 1_000]),
         }
     }
 
@@ -226,6 +229,21 @@ impl Temper {
         }
     }
 
+    /// Now and then something of other pools too. The seventh is in a namespace of its own.
+    fn also(&self, random: &mut Random, first: u8) -> Vec<AskPart> {
+        if first == 6 || !random.one_in(self.set_every) {
+            return Vec::new();
+        }
+        let others = (0..6).filter(|pool| *pool != first && random.one_in(3)).collect::<Vec<_>>();
+        let part = |pool| AskPart {
+            pool,
+            amount: if random.one_in(10) { 0 } else { *random.pick(&[1, 1, 1, 2]) },
+            selector: (pool == 4 && !random.one_in(3)).then(|| random.byte(7)),
+            size: (pool == 5).then_some(3),
+        };
+        others.into_iter().map(part).collect()
+    }
+
     fn acquire(&self, random: &mut Random) -> AskAcquire {
         let pool = random.byte(self.pools);
         // The fourth is mostly a rate, the fifth has resources.
@@ -259,6 +277,7 @@ impl Temper {
             in_session: random.one_in(2) || matches!(lifetime, Life::Session(_)),
             request: random.one_in(2).then(|| if random.one_in(6) { random.byte(4) } else { 0 }),
             then: if random.one_in(3) { Then::Forget } else { Then::Use(1 + random.small(2 * self.scale)) },
+            also: self.also(random, pool),
         }
     }
 }
