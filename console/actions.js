@@ -3,8 +3,8 @@
 
 import { Refused, get, pool as poolPath, post, put } from "./api.js";
 import { h, say, show } from "./dom.js";
-import { capital, stateOf, units } from "./parts.js";
-import { moment } from "./time.js";
+import { capital, command, partOf, stateOf, units } from "./parts.js";
+import { length, moment } from "./time.js";
 
 const note = (required) => ({ name: "note", label: required ? "Reason" : "Reason (may be left out)", required });
 const thing = ({ pool, resource }) => (resource ? `${resource.name} of ${pool.pool}` : pool.pool);
@@ -13,9 +13,26 @@ const whole = ({ pool, resource }) => (resource ? `“${resource.name}” of “
 /** What the server says when the state is not what was seen. */
 const TOO_LATE = new Set(["moved_on", "pool_changed", "unknown_pool", "unknown_resource"]);
 
-function setCondition({ pool, resource }, condition) {
+const MINUTE = 60_000;
+const minutes = (text) => (Number(text) > 0 ? Math.round(Number(text) * MINUTE) : undefined);
+const reason = (hint) => ({ name: "reason", label: "Reason", required: true, hint });
+const lasts = (hint) => ({ name: "lasts", label: "For how many minutes (may be left out)", type: "number", min: "1", max: "527040", hint });
+const RETURNS = lasts("Afterwards it returns to service by itself.");
+
+function setCondition({ pool, resource }, condition, minutesLong) {
   const seen = stateOf((resource ?? pool).condition);
-  return put(`${poolPath(pool.pool)}/condition`, condition, { resource: resource?.name, state_was: seen });
+  const query = { resource: resource?.name, state_was: seen, lasts_ms: minutes(minutesLong) };
+  return put(`${poolPath(pool.pool)}/condition`, condition, query);
+}
+
+function untilReturned({ lasts }) {
+  return minutes(lasts) ? `for ${length(minutes(lasts))}, unless it is returned before` : "until it is returned";
+}
+
+/** What a hold has, in words: all of it, if it is a set. */
+function had(hold) {
+  const own = hold.resources?.length ? hold.resources.join(", ") : units(hold.units);
+  return [`${own} of “${hold.pool}”`, ...(hold.also ?? []).map((part) => `${partOf(part)} of “${part.pool}”`)].join(" and ");
 }
 
 function holdersGoOn({ pool, resource, heldBy }) {
@@ -39,11 +56,11 @@ export const ACTIONS = {
     offered: ({ hold }) => Boolean(hold),
     title: ({ hold }) => `Release “${hold.pool}” by force?`,
     what: ({ hold, next }) => [
-      `${hold.holder} loses ${hold.resources?.length ? hold.resources.join(", ") : units(hold.units)} of “${hold.pool}” (token ${hold.token}) at once. It is not asked.`,
+      `${hold.holder} loses ${had(hold)} (token ${hold.token}) at once. It is not asked.`,
       next ? `${next.holder}, the next in the queue, may get it.` : "Nobody waits for it.",
       "If the holder is still at work, only a check of the token by what it writes to keeps it from doing harm.",
     ],
-    fields: [{ name: "reason", label: "Reason", required: true, hint: "It is kept in the history, and told to the holder." }],
+    fields: [reason("It is kept in the history, and told to the holder.")],
     run: ({ hold }, { reason }) =>
       post("/force-release", { pool: hold.pool, holder: hold.holder, token: hold.token, reason }),
     done: ({ hold }) => `Hold ${hold.token} of ${hold.holder} was released by force.`,
@@ -52,20 +69,20 @@ export const ACTIONS = {
     label: "Drain",
     offered: (seen) => !seen.pool.removing && stateOf((seen.resource ?? seen.pool).condition) !== "drained",
     title: (seen) => `Drain ${whole(seen)}?`,
-    what: (seen) => [`${holdersGoOn(seen)}Nothing new is granted of ${whole(seen)} until it is returned.${waitersWait(seen)}`],
-    fields: [note(false)],
-    run: (seen, { note }) => setCondition(seen, note ? { state: "drained", note } : { state: "drained" }),
+    what: (seen, given) => [`${holdersGoOn(seen)}Nothing new is granted of ${whole(seen)} ${untilReturned(given)}.${waitersWait(seen)}`],
+    fields: [note(false), RETURNS],
+    run: (seen, { note, lasts }) => setCondition(seen, note ? { state: "drained", note } : { state: "drained" }, lasts),
     done: (seen) => `${thing(seen)} is drained.`,
   },
   quarantine: {
     label: "Quarantine",
     offered: (seen) => !seen.pool.removing && stateOf((seen.resource ?? seen.pool).condition) !== "quarantined",
     title: (seen) => `Quarantine ${whole(seen)}?`,
-    what: (seen) => [
-      `It is marked as suspected to be broken. ${holdersGoOn(seen)}Nothing new is granted of ${whole(seen)} until it is returned.${waitersWait(seen)}`,
+    what: (seen, given) => [
+      `It is marked as suspected to be broken. ${holdersGoOn(seen)}Nothing new is granted of ${whole(seen)} ${untilReturned(given)}.${waitersWait(seen)}`,
     ],
-    fields: [note(true)],
-    run: (seen, { note }) => setCondition(seen, { state: "quarantined", note }),
+    fields: [note(true), RETURNS],
+    run: (seen, { note, lasts }) => setCondition(seen, { state: "quarantined", note }, lasts),
     done: (seen) => `${thing(seen)} is quarantined.`,
   },
   return: {
@@ -99,7 +116,112 @@ export const ACTIONS = {
     },
     done: ({ pool }, { units: wanted }) => `${pool.pool} has ${wanted} units.`,
   },
+  steal: {
+    label: "Give to another",
+    danger: true,
+    offered: ({ hold, pool }) => Boolean(hold) && hold.lifetime !== "window" && !pool.removing,
+    title: ({ hold }) => `Give what ${hold.holder} has of “${hold.pool}” to another?`,
+    what: ({ hold }, { to, lasts }) => [
+      `${hold.holder} loses ${had(hold)} (token ${hold.token}) at once. It is not asked.`,
+      `${to || "The other"} has it from the same moment on, with a new token, for ${length(minutes(lasts) ?? MINUTE)} unless it is renewed. Whoever waits is passed over.`,
+      "If the holder is still at work, only a check of the token by what it writes to keeps it from doing harm.",
+    ],
+    fields: [
+      { name: "to", label: "Who gets it", required: true },
+      { name: "lasts", label: "For how many minutes", type: "number", required: true, min: "1", max: "527040", from: () => "10" },
+      reason("It is kept in the history, and told to the holder."),
+    ],
+    run: ({ hold }, { to, lasts, reason }) =>
+      post("/steal", { pool: hold.pool, holder: hold.holder, token: hold.token, to, ttl_ms: minutes(lasts), reason }),
+    done: ({ hold }, { to }) => `${to} has ${hold.pool} instead of ${hold.holder}.`,
+    after: (_, { to }, grant) => [
+      h("p", null, `It has token ${grant.token}. Only who has this key can renew it or release it. It is shown this once: pass it to ${to}.`),
+      command(grant.key),
+    ],
+  },
+  move: {
+    label: "Move",
+    // A set has the same place in all of its queues.
+    offered: ({ waiter, others }) => Boolean(waiter) && others.length > 0 && !waiter.also?.length,
+    title: ({ waiter, pool }) => `Move ${waiter.holder} in the queue of “${pool.pool}”?`,
+    what: ({ waiter, others }, { before }) => {
+      const other = others.find((it) => String(it.waiter) === before);
+      if (!other) return [`${waiter.holder} will be the next to be served, before everybody who waits.`];
+      return [`${waiter.holder} will be served directly before ${other.holder} (waiter ${other.waiter}), with its priority, ${other.priority ?? 0}.`];
+    },
+    fields: [
+      {
+        name: "before",
+        label: "Before whom",
+        options: ({ others }) => [["", "everybody"], ...others.map((it) => [String(it.waiter), `${it.holder} (waiter ${it.waiter})`])],
+      },
+      reason("It is kept in the history."),
+    ],
+    run: ({ pool, waiter }, { before, reason }) =>
+      post("/move-waiter", { pool: pool.pool, waiter: waiter.waiter, holder: waiter.holder, ...(before && { before: Number(before) }), reason }),
+    done: ({ waiter }) => `${waiter.holder} was moved.`,
+  },
+  reserve: {
+    label: "Reserve",
+    offered: ({ pool, resource }) => Boolean(resource) && !resource.leaving && !pool.removing,
+    title: (seen) => `Reserve ${whole(seen)}?`,
+    what: (seen, { holder, lasts }) => {
+      const { reserved } = seen.resource;
+      const end = minutes(lasts) ? `, for ${length(minutes(lasts))} at most` : "";
+      return [
+        `${holdersGoOn(seen)}Then only a request of ${holder || "the holder you name"} gets ${whole(seen)}, and that ends the reservation${end}.`,
+        ...(reserved ? [`It is reserved for ${reserved.holder} now, who loses that.`] : []),
+      ];
+    },
+    fields: [
+      { name: "holder", label: "For whom", required: true },
+      lasts("If nobody has come by then, it is for everybody again."),
+      reason("Others see it while they wait."),
+    ],
+    run: ({ pool, resource }, { holder, lasts, reason }) =>
+      post("/reserve", { pool: pool.pool, resource: resource.name, holder, lasts_ms: minutes(lasts), instead_of: resource.reserved?.holder, reason }),
+    done: (seen, { holder }) => `${thing(seen)} is reserved for ${holder}.`,
+  },
+  unreserve: {
+    label: "End the reservation",
+    offered: ({ resource }) => Boolean(resource?.reserved),
+    title: (seen) => `End the reservation of ${whole(seen)}?`,
+    what: (seen) => [`It is no longer kept for ${seen.resource.reserved.holder}. ${seen.pool.waiters ? "Those who wait for it may get it at once." : "Whoever asks may get it."}`],
+    fields: [reason("It is kept in the history.")],
+    run: ({ pool, resource }, { reason }) =>
+      post("/unreserve", { pool: pool.pool, resource: resource.name, holder: resource.reserved.holder, reason }),
+    done: (seen) => `${thing(seen)} is no longer reserved.`,
+  },
 };
+
+function about(seen) {
+  if (seen.waiter) return `${seen.waiter.holder}, waiter ${seen.waiter.waiter} of ${seen.pool.pool}`;
+  return seen.hold ? `${seen.hold.pool}, ${seen.hold.holder}, token ${seen.hold.token}` : thing(seen);
+}
+
+/** What is done more rarely: a button that offers a choice. Each of `choices` is what is seen and the names of actions. */
+export function more(label, choices) {
+  const there = choices.flatMap(([seen, names]) => buttons(seen, names));
+  if (!there.length) return null;
+  const open = () => {
+    const dialog = document.getElementById("dialog");
+    show(dialog);
+    show(
+      dialog,
+      h(
+        "form",
+        { method: "dialog" },
+        h("h2", null, label),
+        h("div", { class: "choices" }, choices.flatMap(([seen, names]) => buttons(seen, names))),
+        h("div", { class: "buttons" }, h("button", { class: "plain" }, "Cancel")),
+      ),
+    );
+    dialog.setAttribute("aria-label", label);
+    dialog.showModal();
+    dialog.querySelector("button").focus();
+  };
+  return h("button", { type: "button", class: "small plain", "data-more": "", "aria-label": `More: ${label}`, onclick: open }, "More");
+}
 
 /** Buttons for what can be done here. */
 export function buttons(seen, names, { small = false } = {}) {
@@ -107,14 +229,13 @@ export function buttons(seen, names, { small = false } = {}) {
     .filter((name) => ACTIONS[name].offered(seen))
     .map((name) => {
       const action = ACTIONS[name];
-      const about = seen.hold ? `${seen.hold.pool}, ${seen.hold.holder}, token ${seen.hold.token}` : thing(seen);
       return h(
         "button",
         {
           type: "button",
           class: `${small ? "small " : ""}${action.danger ? "danger" : ""}`,
           "data-action": name,
-          "aria-label": `${action.label}: ${about}`,
+          "aria-label": `${action.label}: ${about(seen)}`,
           onclick: () => confirm(name, seen),
         },
         action.label,
@@ -127,30 +248,42 @@ export function confirm(name, seen) {
   const action = ACTIONS[name];
   const dialog = document.getElementById("dialog");
   const given = Object.fromEntries(action.fields.map((field) => [field.name, field.from?.(seen) ?? ""]));
-  let state = { busy: false, error: null };
+  let state = { busy: false, error: null, answer: null };
   const seenAt = Date.now();
   const draw = () => show(dialog, form());
   const act = async (event) => {
     event.preventDefault();
     if (state.busy) return;
-    state = { busy: true, error: null };
+    state = { ...state, busy: true, error: null };
     draw();
     try {
-      await action.run(seen, given);
-      dialog.close();
+      const answer = await action.run(seen, given);
+      if (action.after) {
+        state = { busy: false, error: null, answer };
+        draw();
+      } else dialog.close();
       say(action.done(seen, given), { shown: true });
     } catch (error) {
-      state = { busy: false, error };
+      state = { busy: false, error, answer: null };
       draw();
     }
   };
+  const outcome = () =>
+    h(
+      "div",
+      { class: "outcome" },
+      h("h2", null, action.done(seen, given)),
+      action.after(seen, given, state.answer),
+      h("div", { class: "buttons" }, h("button", { type: "button", class: "solid", onclick: () => dialog.close() }, "Close")),
+    );
   const form = () =>
+    state.answer ? outcome() :
     h(
       "form",
       { method: "dialog", onsubmit: act },
       h("h2", null, action.title(seen)),
       action.what(seen, given).map((text) => h("p", null, text)),
-      action.fields.map((field) => input(field, given, draw)),
+      action.fields.map((field) => input(field, seen, given, draw)),
       state.error && refused(state.error),
       h("p", { class: "muted" }, `As it stood at ${moment(seenAt)}. If it has changed since, nothing is done.`),
       h(
@@ -165,11 +298,20 @@ export function confirm(name, seen) {
   show(dialog);
   draw();
   dialog.setAttribute("aria-label", action.title(seen));
-  dialog.showModal();
-  (dialog.querySelector("input") ?? dialog.querySelector("button[type=submit]")).focus();
+  if (!dialog.open) dialog.showModal();
+  (dialog.querySelector("input, select") ?? dialog.querySelector("button[type=submit]")).focus();
 }
 
-function input(field, given, draw) {
+function input(field, seen, given, draw) {
+  const change = (event) => {
+    given[field.name] = event.target.value;
+    draw();
+  };
+  if (field.options) {
+    const option = ([value, words]) => h("option", { value, selected: value === given[field.name] }, words);
+    const options = field.options(seen).map(option);
+    return h("label", { class: "field" }, h("span", null, field.label), h("select", { name: field.name, onchange: change }, options));
+  }
   return h(
     "label",
     { class: "field" },
@@ -178,15 +320,12 @@ function input(field, given, draw) {
       name: field.name,
       type: field.type ?? "text",
       required: field.required,
-      min: field.type === "number" ? "0" : null,
-      max: field.type === "number" ? "2147483647" : null,
+      min: field.type === "number" ? (field.min ?? "0") : null,
+      max: field.type === "number" ? (field.max ?? "2147483647") : null,
       maxlength: field.type === "number" ? null : "1000",
       autocomplete: "off",
       value: given[field.name],
-      oninput: (event) => {
-        given[field.name] = event.target.value;
-        draw();
-      },
+      oninput: change,
     }),
     field.hint && h("small", null, field.hint),
   );

@@ -1,7 +1,7 @@
 // What happened, as a sentence with links.
 
 import { h } from "./dom.js";
-import { at, holderLink, labels, poolLink, units, wants } from "./parts.js";
+import { also, at, holderLink, labels, poolLink, units, wants } from "./parts.js";
 import { length, span } from "./time.js";
 
 /** Kinds that can be asked for, in the order in which they happen to a request. */
@@ -13,6 +13,9 @@ export const KINDS = {
   wait_ended: "gave up waiting",
   waiter_away: "lost its connection while waiting",
   waiter_back: "came back to wait",
+  waiter_moved: "was moved in the queue",
+  reserved: "resource reserved",
+  reservation_ended: "reservation ended",
   pool_set: "pool declared or changed",
   condition_set: "drained, quarantined, returned",
   pool_removing: "pool is being removed",
@@ -29,6 +32,7 @@ const ENDED = {
   session_ended: "ended with its session",
   owner_gone: "ended with its owner",
   forced: "released by force",
+  stolen: "given to another by force",
   withdrawn: "withdrawn",
   unreceived: "taken back, because nobody was there to get it",
 };
@@ -55,6 +59,8 @@ const SENTENCES = {
     event.resources?.length ? h("b", null, event.resources.join(", ")) : units(event.units ?? 1),
     " of ",
     pool(event),
+    event.dirty && " to clean",
+    also(event.also),
     event.since_ms !== undefined && event.waiter !== undefined && ` after ${span(event.at_ms - event.since_ms)}`,
   ],
   renewed: (event) => [who(event), " renewed ", pool(event), event.ttl_ms && ` for ${length(event.ttl_ms)}`],
@@ -64,11 +70,36 @@ const SENTENCES = {
     pool(event),
     ` was ${ENDED[event.how] ?? "ended"}`.replace("was ended with", "ended with"),
     event.since_ms !== undefined && ` after ${span(event.at_ms - event.since_ms)}`,
-    event.note && [": ", h("q", null, event.note)],
+    event.to && [", to ", holderLink(event.to)],
+    noted(event),
   ],
   wait_ended: (event) => [who(event), ` ${WAIT_ENDED[event.how] ?? "left"}, waiting for `, pool(event)],
   waiter_away: (event) => [who(event), " lost its connection while it waited for ", pool(event)],
   waiter_back: (event) => [who(event), " came back to wait for ", pool(event)],
+  waiter_moved: (event) => [
+    who(event),
+    event.before === undefined ? " was put before all who wait for " : ` was put before waiter ${event.before} of `,
+    pool(event),
+    noted(event),
+  ],
+  reserved: (event) => [
+    h("b", null, event.resource),
+    " of ",
+    pool(event),
+    " was reserved for ",
+    who(event),
+    event.deadline_ms && [" until ", at(event.deadline_ms)],
+    noted(event),
+  ],
+  reservation_ended: (event) => [
+    h("b", null, event.resource),
+    " of ",
+    pool(event),
+    " is no longer reserved for ",
+    who(event),
+    event.how === "expired" && ": nobody came in time",
+    noted(event),
+  ],
   request_withdrawn: () => ["A request was withdrawn before it arrived"],
   session_opened: (event) => [who(event), ` opened ${session(event)}`],
   session_attached: (event) => [who(event), ` is connected, ${session(event)}`],
@@ -80,11 +111,17 @@ const SENTENCES = {
     event.resource ? [h("b", null, event.resource), " of "] : "",
     pool(event),
     event.condition?.state === "in_service" ? " was returned to service" : ` was ${event.condition?.state ?? "changed"}`,
+    event.automatic && " by itself",
+    event.deadline_ms && [" until ", at(event.deadline_ms)],
     event.condition?.note && [": ", h("q", null, event.condition.note)],
   ],
   pool_removing: (event) => [pool(event), " is being removed"],
   pool_gone: (event) => [pool(event), " is gone"],
 };
+
+function noted({ note }) {
+  return note && [": ", h("q", null, note)];
+}
 
 function size(spec) {
   if (!spec) return null;
@@ -105,6 +142,6 @@ export function eventRow(event) {
       event.token !== undefined ? h("span", { class: "token" }, event.token) : "",
       labels(event.meta) ?? "",
     ],
-    mark: event.how === "forced" ? "alarming" : null,
+    mark: event.how === "forced" || event.how === "stolen" ? "alarming" : null,
   };
 }

@@ -9,10 +9,10 @@ const BEYOND = 8;
 export class List {
   /**
    * `columns` are headings; `row` makes the cells of an item. `boxed` scrolls by itself rather than with the page. `need` is told
-   * which rows are in sight and not there.
+   * which rows are in sight and not there, `seen` which are in sight.
    */
-  constructor({ name, label, columns, row, empty, boxed = false, need = null }) {
-    Object.assign(this, { name, row, empty, need });
+  constructor({ name, label, columns, row, empty, boxed = false, need = null, seen = null }) {
+    Object.assign(this, { name, row, empty, need, seen });
     this.items = [];
     this.total = 0;
     this.columns = columns;
@@ -88,6 +88,7 @@ export class List {
     }
     show(this.rows, rows);
     if (missing) this.need?.(first, last);
+    this.seen?.(first, last);
   }
 
   drawRow(item, index, height) {

@@ -61,7 +61,7 @@ export function badge(condition, { quiet = true } = {}) {
 }
 
 export function poolBadges(pool) {
-  return [badge(pool.condition), pool.removing && h("span", { class: "badge removing" }, "being removed")];
+  return [badge(pool.condition), pool.returns_at_ms && h("span", { class: "muted" }, "returns ", until(pool.returns_at_ms)), pool.removing && h("span", { class: "badge removing" }, "being removed")];
 }
 
 /** What kind of pool it is, in words. */
@@ -79,8 +79,39 @@ export function units(count, named = false) {
 /** What somebody waits for. */
 export function wants(waiter, named) {
   const amount = waiter.all ? "everything" : units(waiter.units ?? 1, named);
-  if (!waiter.select) return amount;
-  return h("span", { class: "wants", title: waiter.select }, amount, " where ", h("code", null, waiter.select));
+  const more = also(waiter.also ?? waiter.waits_also);
+  if (!waiter.select && !waiter.dirty && !more) return amount;
+  const select = waiter.select && [" where ", h("code", null, waiter.select)];
+  return h("span", { class: "wants", title: waiter.select }, amount, waiter.dirty && " to clean", select, more);
+}
+
+/** What a set has, or wants, of further pools. */
+export function also(parts) {
+  if (!parts?.length) return null;
+  return h(
+    "span",
+    { class: "also" },
+    parts.map((part, at) => [at === 0 ? " with " : ", ", partOf(part), " of ", poolLink(part.pool)]),
+  );
+}
+
+/** How much of one pool, in words. */
+export function partOf(part) {
+  if (part.resources?.length) return part.resources.join(", ");
+  if (part.all) return "everything";
+  return `${part.units ?? 1}${part.select ? ` where ${part.select}` : ""}`;
+}
+
+/** What happened to a set, as seen from one of its pools; nothing if it is not one of them. */
+export function within(pool, event) {
+  if (event.pool === pool) return event;
+  const parts = event.waits_also ?? event.also ?? [];
+  const own = parts.find((part) => part.pool === pool);
+  if (!own) return null;
+  const { units, resources, all, select } = event;
+  const others = [{ pool: event.pool, units, resources, all, select }, ...parts.filter((part) => part !== own)];
+  const seen = { ...event, units: own.units, resources: own.resources, all: own.all, select: own.select, pool };
+  return { ...seen, [event.waits_also ? "waits_also" : "also"]: others };
 }
 
 export function labels(map, without = []) {

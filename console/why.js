@@ -1,13 +1,11 @@
-// Why somebody waits, in a plain sentence. The server's own sentence is the best; where it gives none, it follows from what the
-// API tells of the pool, its holds and the queue.
+// Why somebody waits, in a plain sentence, as it follows from what is known here of the pool, its holds and the queue. It is shown
+// until the server's own sentences are there, which know more (`explain`).
 
 import { stateWord, units } from "./parts.js";
 import { moment, now, span } from "./time.js";
 
 /** `ahead` is how many in the queue come before it; `holds` are those of the pool, oldest first. */
 export function why(waiter, { pool, holds, ahead, head, order }) {
-  const told = waiter.why ?? waiter.because ?? waiter.explanation;
-  if (typeof told === "string" && told) return told;
   if (waiter.away) return AWAY;
   if (pool.removing) return "The pool is being removed, and takes nobody any more.";
   if (stateWord(pool.condition) !== "in service") {
@@ -18,7 +16,7 @@ export function why(waiter, { pool, holds, ahead, head, order }) {
   return `${capacity(waiter, pool, holds)}${ahead > 0 ? ` ${behind(ahead, head)}` : ""}`;
 }
 
-export const AWAY = "Its connection is lost. It keeps its place, and is passed over until it comes back.";
+const AWAY = "Its connection is lost. It keeps its place, and is passed over until it comes back.";
 
 function behind(ahead, head) {
   const next = head ? `; ${head.holder} is next` : "";

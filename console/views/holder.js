@@ -1,11 +1,11 @@
 // One holder: everything it has and waits for, its sessions, and what it had before.
 
 import { all, get } from "../api.js";
-import { buttons } from "../actions.js";
+import { buttons, more } from "../actions.js";
 import { h, show } from "../dom.js";
 import { List } from "../list.js";
 import { live } from "../live.js";
-import { REASONS, ends, href, labels, none, number, poolLink, problem, reasonOf, since, units, until, wants } from "../parts.js";
+import { REASONS, also, ends, href, labels, none, number, poolLink, problem, reasonOf, since, units, until, wants } from "../parts.js";
 import { gantt, heldOf } from "../plots.js";
 import { now } from "../time.js";
 import { SESSION_COLUMNS, sessionRow } from "./sessions.js";
@@ -26,16 +26,20 @@ export function holderView(root, { name }) {
     row: (hold) => ({
       cells: [
         poolLink(hold.pool),
-        hold.resources?.length ? hold.resources.join(", ") : units(hold.units),
+        h("span", { class: "wants" }, hold.resources?.length ? hold.resources.join(", ") : units(hold.units), also(hold.also)),
         since(hold.since_ms),
         ends(hold),
         h("span", { class: "token" }, hold.token),
         h("span", { class: "about" }, reasonOf(hold.meta) && h("q", null, reasonOf(hold.meta)), labels(hold.meta, REASONS)),
-        buttons({ hold, pool: { pool: hold.pool } }, ["force_release"], { small: true }),
+        actions(hold),
       ],
     }),
     empty: () => h("p", { class: "muted" }, loaded ? "It holds nothing." : "Loading…"),
   });
+  function actions(hold) {
+    const seen = { hold, pool: { pool: hold.pool } };
+    return h("span", { class: "buttons" }, buttons(seen, ["force_release"], { small: true }), more(`${hold.pool}, ${name}, token ${hold.token}`, [[seen, ["steal"]]]));
+  }
   const waiting = new List({
     name: "waiting",
     label: "Waits",

@@ -1,13 +1,15 @@
 // One pool: who has what of it, who waits and why, and who had it when.
 
 import { all, get, pool as poolPath } from "../api.js";
-import { buttons } from "../actions.js";
+import { buttons, more } from "../actions.js";
 import { h, show } from "../dom.js";
 import { eventRow } from "../events.js";
+import { Explained, text } from "../explain.js";
 import { List } from "../list.js";
 import { live } from "../live.js";
-import { REASONS, badge, command, ends, holderLink, href, kindOf, labels, none, number, poolBadges, problem, reasonOf, since, units, until, use, wants } from "../parts.js";
+import { REASONS, also, badge, command, ends, holderLink, href, kindOf, labels, none, number, poolBadges, problem, reasonOf, since, units, until, use, wants, within } from "../parts.js";
 import { gantt, heldOf } from "../plots.js";
+import { Queue } from "../queue.js";
 import { now } from "../time.js";
 import { why } from "../why.js";
 
@@ -20,16 +22,21 @@ const EVENTS_SHOWN = 8;
 const PICTURE_PAUSE = 1000;
 /** So many events at once, in a queue so long, are dearer to follow than to ask for anew. */
 const [FLOOD, LONG] = [300, 5000];
+/** So many can be chosen from when a waiter is moved. */
+const OTHERS_MAX = 200;
+/** What changes an order, or more than one thing, in ways that only the server knows: it is looked at anew. */
+const ROUGH = new Set(["waiter_moved", "reserved", "reservation_ended"]);
 const SPANS = { "15 min": 900_000, "1 h": 3_600_000, "6 h": 21_600_000, "24 h": 86_400_000 };
 
 export function poolView(root, { name, query, setQuery }) {
   const ending = new AbortController();
   const holds = new Map();
   const queue = new Queue(name, ending.signal);
+  const explained = new Explained(name, ending.signal, draw);
   let [detail, error, gone] = [null, null, false];
   let [past, shownSpan] = [[], SPANS[query.get("span")] ? query.get("span") : "15 min"];
   let [timer, took, moreHolds, lookedBack] = [0, 0, false, false];
-  let [drawnAt, pictureTimer, looking] = [0, 0, null];
+  let [drawnAt, pictureTimer, looking, lookTimer] = [0, 0, null, 0];
 
   const head = h("div", { class: "stack" });
   const places = new List({
@@ -51,10 +58,11 @@ export function poolView(root, { name, query, setQuery }) {
   const waiting = new List({
     name: "queue",
     label: "Queue",
-    columns: ["Place", "Waiter", "Wants", "For", "Gives up", "Why it waits"],
+    columns: ["Place", "Waiter", "Wants", "For", "Gives up", "Why it waits", "Actions"],
     row: (waiter, index) => waiterRow(waiter, index),
     boxed: true,
     need: (_, last) => queue.load(last).then(draw, () => {}),
+    seen: (first, last) => explained.see(queue.rows.slice(first, last), first),
     empty: () => h("p", { class: "muted" }, "Nobody waits."),
   });
   const happened = new List({
@@ -90,37 +98,57 @@ export function poolView(root, { name, query, setQuery }) {
   }
 
   function holdRow(hold) {
+    const seen = { pool: detail.summary, hold, next: queue.head() };
     return {
       cells: [
         holderLink(hold.holder),
-        hold.resources?.length ? hold.resources.join(", ") : units(hold.units),
+        h("span", { class: "wants" }, hold.resources?.length ? hold.resources.join(", ") : units(hold.units), also(hold.also)),
         since(hold.since_ms),
         ends(hold),
         h("span", { class: "token" }, hold.token),
         about(hold.meta),
-        buttons({ pool: detail.summary, hold, next: queue.head() }, ["force_release"], { small: true }),
+        h("span", { class: "buttons" }, buttons(seen, ["force_release"], { small: true }), more(`${name}, ${hold.holder}, token ${hold.token}`, [[seen, ["steal"]]])),
       ],
     };
   }
 
   function resourceRow(resource) {
     const { hold, spec } = resource;
+    const note = resource.condition?.note ?? resource.reserved?.reason;
     const seen = { pool: detail.summary, resource, hold, next: queue.head() };
+    const free = { ...seen, hold: null, heldBy: hold };
     return {
       cells: [
-        h("span", { class: "about" }, h("b", null, resource.name), badge(resource.condition), resource.leaving && h("span", { class: "badge removing" }, "leaving"), labels(spec?.labels)),
-        hold ? holderLink(hold.holder) : h("span", { class: "muted" }, "free"),
+        h("span", { class: "about" }, h("b", null, resource.name), badge(resource.condition), life(resource), resource.leaving && h("span", { class: "badge removing" }, "leaving"), labels(spec?.labels)),
+        hold ? h("span", { class: "wants" }, holderLink(hold.holder), also(hold.also)) : h("span", { class: "muted" }, resource.dirty ? "to be cleaned" : resource.reserved ? "kept" : "free"),
         hold ? since(hold.since_ms) : none(),
-        hold ? ends(hold) : none(),
+        hold ? ends(hold) : resource.returns_at_ms ? ["returns ", until(resource.returns_at_ms)] : none(),
         hold ? h("span", { class: "token" }, hold.token) : none(),
-        hold ? about(hold.meta) : resource.condition?.note ? h("q", null, resource.condition.note) : none(),
-        h("span", { class: "buttons" }, buttons(seen, ["force_release"], { small: true }), buttons({ ...seen, hold: null, heldBy: hold }, resource.leaving ? [] : ["drain", "quarantine", "return"], { small: true })),
+        hold ? about(hold.meta) : note ? h("q", null, note) : none(),
+        h(
+          "span",
+          { class: "buttons" },
+          buttons(seen, ["force_release"], { small: true }),
+          !resource.leaving && buttons(free, ["drain", "quarantine", "return"], { small: true }),
+          more(`${resource.name} of ${name}`, [[free, ["reserve", "unreserve"]], [seen, ["steal"]]]),
+        ),
       ],
     };
   }
 
+  /** What a resource is in besides its condition. */
+  function life({ dirty, reserved, hold, condition, returns_at_ms }) {
+    return [
+      dirty && h("span", { class: "badge" }, hold ? "being cleaned" : "dirty"),
+      reserved && h("span", { class: "badge reserved", title: reserved.reason }, "for ", holderLink(reserved.holder), reserved.deadline_ms && [" ends ", until(reserved.deadline_ms)]),
+      hold && returns_at_ms && h("span", { class: "muted", title: condition?.note }, "returns ", until(returns_at_ms)),
+    ];
+  }
+
   function waiterRow(waiter, index) {
     const ahead = queue.ahead(index);
+    const told = explained.of(waiter);
+    const others = queue.rows.slice(0, OTHERS_MAX).filter((it) => it !== waiter);
     const seen = { pool: detail.summary, holds: holdsInOrder().slice(0, 1000), ahead, head: queue.head(), order: detail.spec.order };
     return {
       cells: [
@@ -129,7 +157,8 @@ export function poolView(root, { name, query, setQuery }) {
         wants(waiter, detail.summary.named),
         since(waiter.since_ms),
         waiter.deadline_ms ? until(waiter.deadline_ms) : none("never"),
-        h("span", { class: "why" }, why(waiter, seen)),
+        told ? h("button", { type: "button", class: "told", title: text(told), onclick: () => explained.tell(waiter, told) }, h("span", { class: "why" }, text(told))) : h("span", { class: "why" }, why(waiter, seen)),
+        buttons({ pool: detail.summary, waiter, others }, ["move"], { small: true }),
       ],
       mark: waiter.away ? "away" : null,
     };
@@ -159,6 +188,8 @@ export function poolView(root, { name, query, setQuery }) {
         h("span", null, `${number(pool.used)} of ${number(pool.size)} in use`),
         h("span", null, pool.waiters ? [h("b", { class: "waits" }, number(pool.waiters)), " waiting, longest ", since(pool.waiting_since_ms ?? now())] : "nobody waits"),
         h("span", { class: "muted" }, detail.spec.order === "backfill" ? "backfill: whoever fits is served" : "strict order"),
+        detail.spec.fair && h("span", { class: "muted" }, fairness(detail.spec.fair)),
+        detail.spec.cleaning && h("span", { class: "muted" }, `cleaned after each hold${pool.dirty ? `: ${number(pool.dirty)} dirty` : ""}`),
         !pool.declared && h("span", { class: "muted" }, "vanishes when idle"),
       ),
     );
@@ -247,15 +278,17 @@ export function poolView(root, { name, query, setQuery }) {
     moreHolds = found.more;
   }
 
+  const seenHere = (events) => events.map((event) => within(name, event) ?? event);
+
   async function lookBack() {
     const since = Math.floor(now() - SPANS[shownSpan]);
     const found = await get("/history", { pool: name, newest_first: true, limit: 1000, since_ms: since }, ending.signal);
     lookedBack = true;
     const newest = found.events[0]?.seq ?? 0;
-    past = [...past.filter((event) => event.seq > newest), ...found.events];
+    past = [...past.filter((event) => event.seq > newest), ...seenHere(found.events)];
     if (past.length < EVENTS_SHOWN) {
       const before = await get("/history", { pool: name, newest_first: true, limit: EVENTS_SHOWN }, ending.signal);
-      past = before.events.length > past.length ? before.events : past;
+      past = before.events.length > past.length ? seenHere(before.events) : past;
     }
     drawPicture();
     draw();
@@ -263,9 +296,11 @@ export function poolView(root, { name, query, setQuery }) {
 
   /** One at a time: a large pool may take longer than the time to the next. */
   function look() {
+    lookTimer = 0;
     looking ??= (async () => {
       try {
         await Promise.all([lookAtDetail(), lookAtHolds(), queue.reload()]);
+        explained.stale();
         draw();
         await lookBack();
       } catch {
@@ -276,8 +311,13 @@ export function poolView(root, { name, query, setQuery }) {
     return looking;
   }
 
+  /** After the look that is under way, which may have begun before what was heard. */
+  function lookSoon() {
+    lookTimer ||= setTimeout(() => Promise.resolve(looking).then(look), DETAIL_PAUSE);
+  }
+
   function hear(events) {
-    const own = events.filter((event) => event.pool === name);
+    const own = events.map((event) => within(name, event)).filter(Boolean);
     if (!own.length) return;
     const isFlood = own.length > FLOOD && queue.rows.length > LONG;
     if (isFlood) queue.reload().then(draw, () => {});
@@ -290,13 +330,24 @@ export function poolView(root, { name, query, setQuery }) {
       }
       if (!isFlood) queue.hear(event);
     }
+    const isSet = (event) => event.also?.length || event.waits_also?.length;
+    const isTurn = (event) => event.kind === "queued" && detail?.spec.fair;
+    if (own.some((event) => ROUGH.has(event.kind) || isSet(event) || isTurn(event))) lookSoon();
+    explained.stale();
     past = [...own.reverse(), ...past].slice(0, PAST_MAX);
     timer ||= setTimeout(lookAtDetail, Math.max(DETAIL_PAUSE, DETAIL_SHARE * took));
     draw();
   }
 
+  function tick() {
+    if (!detail) return;
+    drawPicture();
+    // Sentences that tell what is left grow old.
+    waiting.draw();
+  }
+
   const ends_ = [live.on("events", hear), live.on("refresh", look)];
-  const ticking = setInterval(() => detail && drawPicture(), 5000);
+  const ticking = setInterval(tick, 5000);
   draw();
   look();
 
@@ -308,6 +359,8 @@ export function poolView(root, { name, query, setQuery }) {
       ending.abort();
       clearTimeout(timer);
       clearTimeout(pictureTimer);
+      clearTimeout(lookTimer);
+      explained.end();
       clearInterval(ticking);
       for (const list of [places, resources, waiting, happened]) list.end();
       for (const end of ends_) end();
@@ -315,92 +368,9 @@ export function poolView(root, { name, query, setQuery }) {
   };
 }
 
-/** Those who wait, as far as they are loaded, in the order in which they are served. */
-class Queue {
-  rows = [];
-  more = false;
-  next = undefined;
-  loading = null;
-
-  constructor(pool, signal) {
-    Object.assign(this, { pool, signal });
-  }
-
-  head() {
-    return this.rows.find((waiter) => !waiter.away) ?? null;
-  }
-
-  /** How many who are not away come before this row. */
-  ahead(index) {
-    const { position } = this.rows[index];
-    // As told, corrected by those who have left since; among many it is counted from the start only while that is cheap.
-    if (index > 2000 && position !== undefined) return Math.min(position - 1, index);
-    let ahead = 0;
-    for (let before = 0; before < index; before++) if (!this.rows[before].away) ahead++;
-    return ahead;
-  }
-
-  async reload() {
-    const wanted = Math.min(Math.max(this.rows.length, 1), 3000);
-    const rows = [];
-    let next;
-    do {
-      const page = await get(`${poolPath(this.pool)}/queue`, { limit: 1000, after: next }, this.signal);
-      rows.push(...page.waiters.map(present));
-      next = page.next;
-    } while (next !== undefined && rows.length < wanted);
-    [this.rows, this.next, this.more] = [rows, next, next !== undefined];
-  }
-
-  /** Loads on until this row is there. One at a time: each page begins where the one before ended. */
-  load(last) {
-    this.wanted = Math.max(this.wanted ?? 0, last);
-    this.loading ??= this.loadOn().finally(() => {
-      this.loading = null;
-      this.wanted = 0;
-    });
-    return this.loading;
-  }
-
-  async loadOn() {
-    while (this.more && this.rows.length < this.wanted) {
-      const asked = this.next;
-      const page = await get(`${poolPath(this.pool)}/queue`, { limit: 1000, after: asked }, this.signal);
-      if (this.next !== asked) continue;
-      this.rows.push(...page.waiters.map(present));
-      this.next = page.next;
-      this.more = page.next !== undefined;
-    }
-  }
-
-  hear(event) {
-    if (event.waiter === undefined) return;
-    const at = this.rows.findIndex((waiter) => waiter.waiter === event.waiter);
-    if (event.kind === "queued" && at < 0) this.insert({ ...event, since_ms: event.at_ms, away: false });
-    else if (at < 0) return;
-    else if (event.kind === "granted" || event.kind === "wait_ended") this.rows.splice(at, 1);
-    else if (event.kind === "waiter_away") this.rows[at] = { ...this.rows[at], away: true };
-    else if (event.kind === "waiter_back") this.rows[at] = { ...this.rows[at], away: false };
-  }
-
-  insert(waiter) {
-    let [low, high] = [0, this.rows.length];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (isBefore(this.rows[middle], waiter)) low = middle + 1;
-      else high = middle;
-    }
-    // Beyond what is loaded it comes with its page.
-    if (low === this.rows.length && this.more) return;
-    this.rows.splice(low, 0, waiter);
-  }
-}
-
-const present = (waiter) => ({ ...waiter, away: waiter.position === undefined });
-
-function isBefore(a, b) {
-  const [first, second] = [a.priority ?? 0, b.priority ?? 0];
-  return first !== second ? first > second : a.waiter < b.waiter;
+function fairness({ by, weights = {} }) {
+  const heavier = Object.entries(weights).map(([group, weight]) => `${group} ×${weight}`);
+  return `served in turn by ${by}${heavier.length ? ` (${heavier.join(", ")})` : ""}`;
 }
 
 const quoted = (name) => (/^[\w./-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`);

@@ -48,6 +48,23 @@ fn an_operator_is_told_what_will_happen_and_refused_when_it_is_too_late() {
 }
 
 #[test]
+fn an_operator_changes_who_is_served_next_unless_it_is_too_late() {
+    let (server, _data) = server();
+    let facts = [
+        "a resource is reserved, and those who wait are told so",
+        "a reservation that is another's by now is not ended",
+        "a resource is quarantined for a time, and says when it returns",
+        "a waiter is moved to the front",
+        "a waiter is moved before another, unless that one waits no longer",
+        "a hold that has moved on is not given to another",
+        "a hold is given to another, with its key",
+        "turns and cleaning of a pool are told, and what is dirty",
+        "a set shows what it has and wants of further pools",
+    ];
+    assert_sees(&flow("reorder.js", &server.http), &facts);
+}
+
+#[test]
 fn a_restart_of_the_server_is_shown_and_caught_up_with() {
     let data = tempfile::tempdir().unwrap();
     let mut server = Process::serve(data.path(), &[]);

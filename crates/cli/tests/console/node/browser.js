@@ -80,6 +80,7 @@ function apiOf(base) {
     session: (holder, more = {}) => call("POST", "/sessions", { holder, grace_ms: 600_000, ...more }),
     set: (pool, spec) => call("PUT", `/pools/${encodeURIComponent(pool)}`, spec),
     condition: (pool, condition) => call("PUT", `/pools/${encodeURIComponent(pool)}/condition`, condition),
+    post: (route, body) => call("POST", route, body),
     get: (route) => call("GET", route),
     /** Waits in the background, until the queue is known to have so many. */
     async wait(pool, holder, more = {}) {

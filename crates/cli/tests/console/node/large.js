@@ -28,12 +28,13 @@ flow(async ({ page, api, view }) => {
   await view("#/pools/busiest");
   await shows(page, "100,000", "h2");
   await shows(page, "job-0", ".list.queue .row");
-  await shows(page, "others; job-0 is next.", ".list.queue .why");
+  await shows(page, "“job-0”, who wants 1 unit, is served before it", ".list.queue .why");
   if ((await count(page, ".list.queue .rows .row")) > ROWS_MAX) throw new Error("too many rows are there");
   fact("a queue of a hundred thousand shows its first at once");
   await page.$eval(".list.queue", (list) => (list.scrollTop = list.scrollHeight));
   await shows(page, "job-99999", ".list.queue .row");
-  await shows(page, "Waits behind 99,999 others", ".list.queue .why");
+  await shows(page, "100,000 job-99999", ".list.queue .row");
+  await shows(page, "“job-0”, who wants 1 unit, is served before it", ".list.queue .why");
   if ((await count(page, ".list.queue .rows .row")) > ROWS_MAX) throw new Error("too many rows are there");
   fact("and its last can be scrolled to");
   await view("#/pools/new");

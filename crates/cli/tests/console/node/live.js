@@ -20,9 +20,9 @@ flow(async ({ page, api, view }) => {
   await shows(page, "nightly dump", ".list.places .row");
   await api.wait("db", "migration");
   await shows(page, "migration", ".list.queue .row");
-  await shows(page, "backup has held it for", ".list.queue .why");
+  await shows(page, "“backup” holds 1 unit with token 1", ".list.queue .why");
   await api.wait("db", "vacuum");
-  await shows(page, "Waits behind one other; migration is next.", ".list.queue .why");
+  await shows(page, "“migration”, who wants 1 unit, is served before it.", ".list.queue .why");
   fact("waiters appear with the reason why they wait");
 
   await api.release(held);
