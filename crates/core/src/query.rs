@@ -152,7 +152,7 @@ impl State {
         let mut ahead = None;
         let views = queue.after(after).map(|place| {
             let position = (!queue.is_away(place)).then(|| {
-                let position = ahead.map_or_else(|| queue.ahead_of(place), |ahead| ahead) + 1;
+                let position = ahead.unwrap_or_else(|| queue.ahead_of(place)) + 1;
                 ahead = Some(position);
                 position
             });

@@ -118,12 +118,12 @@ impl Step<'_> {
             };
             return Err(Refusal::WrongKind { pool: it.path.clone(), why: why.into() });
         }
-        for at in 0..wanted.len() {
-            let window = self.pool_of(&wanted[at]).window;
+        for it in &mut wanted {
+            let window = self.pool_of(it).window;
             if matches!(acquire.lifetime, Some(Lifetime::Window(asked)) if window != Some(asked)) {
-                return Err(Refusal::WindowMismatch { pool: wanted[at].path.clone(), window });
+                return Err(Refusal::WindowMismatch { pool: it.path.clone(), window });
             }
-            wanted[at].window = window;
+            it.window = window;
         }
         wanted.sort_by_key(|it| it.window.is_some());
         let lifetime = match (&acquire.lifetime, wanted[0].window) {
