@@ -103,7 +103,7 @@ impl Telling<'_> {
             Condition::Quarantined(note) => format!("quarantined ({note})"),
         };
         Some(match until {
-            Some(until) => format!("{what}, and returns by itself in {}", self.time_to(until)),
+            Some(until) => format!("{what}, and returns by itself in {}", self.time_left(until)),
             None => format!("{what}, until an operator returns it"),
         })
     }
@@ -150,7 +150,7 @@ impl Telling<'_> {
         }
         text += &format!(", since {}", span(self.now.millis_since(waiter.since)));
         if let Some(deadline) = waiter.deadline {
-            text += &format!(", and gives up in {}", self.time_to(deadline));
+            text += &format!(", and gives up in {}", self.time_left(deadline));
         }
         text
     }
@@ -265,11 +265,11 @@ impl Telling<'_> {
         });
         let deadline = last?.deadline?;
         let condition = if self.pool.window.is_some() { "" } else { " if nobody renews" };
-        Some(format!("that is enough in {}{condition}", self.time_to(deadline)))
+        Some(format!("that is enough in {}{condition}", self.time_left(deadline)))
     }
 
     fn until(&self, hold: &Hold) -> String {
-        let left = hold.deadline.map(|deadline| self.time_to(deadline));
+        let left = hold.deadline.map(|deadline| self.time_left(deadline));
         match (&hold.lifetime, left) {
             (Lifetime::Window(_), Some(left)) => format!("opens again in {left}"),
             (Lifetime::Session(_), Some(left)) => format!("for {left} unless renewed, and no longer than its session"),
@@ -323,7 +323,7 @@ impl Telling<'_> {
             resource.reserved.as_ref().filter(|it| it.holder != waiter.holder.id && !self.demand(waiter).dirty)
         {
             let until = match reserved.until {
-                Some(until) => format!("for another {}", self.time_to(until)),
+                Some(until) => format!("for another {}", self.time_left(until)),
                 None => "until it comes or an operator ends that".into(),
             };
             reasons.push(format!("is reserved for `{}` ({}), {until}", reserved.holder, reserved.reason));
@@ -351,7 +351,7 @@ impl Telling<'_> {
         ahead.find(could).map(|waiter| &waiter.holder.id)
     }
 
-    fn time_to(&self, at: Timestamp) -> String {
+    fn time_left(&self, at: Timestamp) -> String {
         span(at.millis_since(self.now))
     }
 }

@@ -119,13 +119,11 @@ impl Step<'_> {
             return Err(Refusal::WrongKind { pool: it.path.clone(), why: why.into() });
         }
         for it in &mut wanted {
-            it.window = match &it.unknown {
-                Some((spec, _)) => spec.window,
-                None => self.state().pools[&it.path].window,
-            };
-            if matches!(acquire.lifetime, Some(Lifetime::Window(asked)) if it.window != Some(asked)) {
-                return Err(Refusal::WindowMismatch { pool: it.path.clone(), window: it.window });
+            let window = self.pool_of(it).window;
+            if matches!(acquire.lifetime, Some(Lifetime::Window(asked)) if window != Some(asked)) {
+                return Err(Refusal::WindowMismatch { pool: it.path.clone(), window });
             }
+            it.window = window;
         }
         wanted.sort_by_key(|it| it.window.is_some());
         let lifetime = match (&acquire.lifetime, wanted[0].window) {

@@ -101,7 +101,7 @@ impl Model {
         };
         let alone = !all || pool.units.is_none() || self.holds_of(&pool.path).count() == 0;
         let (path, dirty) = (pool.path.clone(), demand.dirty);
-        (wanted > 0 && wanted <= most && alone).then(|| Room { path, units: wanted, own, others, all, dirty })
+        (wanted > 0 && wanted <= most && alone).then_some(Room { path, units: wanted, own, others, all, dirty })
     }
 
     fn all_in_service(&self, waiter: &Waiter) -> bool {
