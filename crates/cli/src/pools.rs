@@ -88,6 +88,7 @@ impl Pools {
         (request.units, request.all) = (first.units, first.all);
         (request.select, request.size) = (first.select, first.size);
         (request.also, request.holds_on) = (also, self.holds_on);
+        request.dirty = demand.dirty;
         request.priority = demand.priority;
     }
 
@@ -104,6 +105,9 @@ impl Pools {
         }
         if let Some(size) = first.size {
             acquire = acquire.size(size);
+        }
+        if demand.dirty {
+            acquire = acquire.dirty();
         }
         if self.holds_on {
             acquire = acquire.holds_on();

@@ -43,6 +43,10 @@ KNOWN = {
 """Verbs and the names of their arguments, besides `ns`."""
 
 
+NOT_IN_THE_CLIENT = {"holds-on", "dirty", "cleaning"}
+"""Words without a value for what the client does not offer."""
+
+
 class UnknownWord(Exception):
     """A verb or an argument that this runner has not learnt yet."""
 
@@ -59,6 +63,8 @@ class Words:
             raise UnknownWord(f"`{verb}`")
         for name in step.named.keys() - KNOWN[verb] - {"ns"}:
             raise UnknownWord(f"`{name}=` of `{verb}`")
+        for name in NOT_IN_THE_CLIENT & set(step.words):
+            raise UnknownWord(f"`{name}` of `{verb}`")
         done = Outcome("done", {})
         match verb:
             case "acquire":
@@ -385,7 +391,8 @@ def resource(detail: wire.PoolDetail, name: str) -> Outcome:
 def waiters(queue: Iterable[wire.Waiter]) -> Outcome:
     listed = list(queue)
     away = [waiter.holder for waiter in listed if not waiter.HasField("position")]
-    return Outcome("shown", {"order": many(waiter.holder for waiter in listed), "away": many(away)})
+    order, numbers = many(waiter.holder for waiter in listed), many(str(waiter.waiter) for waiter in listed)
+    return Outcome("shown", {"order": order, "numbers": numbers, "away": many(away)})
 
 
 def holds(listed: Iterable[wire.Hold]) -> Outcome:

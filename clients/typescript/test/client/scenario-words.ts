@@ -60,6 +60,12 @@ export class Arguments {
         throw new UnknownWord(`\`${name}=\` of \`${verb}\``);
       }
     }
+    for (const word of words) {
+      // What the client does not offer.
+      if (['holds-on', 'dirty', 'cleaning'].includes(word)) {
+        throw new UnknownWord(`\`${word}\` of \`${verb}\``);
+      }
+    }
   }
 
   word(): string {
@@ -277,7 +283,7 @@ export function resource(detail: wire.PoolDetail, name: string): Outcome {
 export function waiters(queue: readonly wire.Waiter[]): Outcome {
   const away = queue.filter((waiter) => waiter.position === undefined);
   const names = (listed: readonly wire.Waiter[]) => many(listed.map((waiter) => waiter.holder));
-  return { word: 'shown', fields: { order: names(queue), away: names(away) } };
+  return { word: 'shown', fields: { order: names(queue), numbers: queue.map((it) => it.waiter).join(',') || 'none', away: names(away) } };
 }
 
 export function holds(listed: readonly wire.Hold[]): Outcome {
