@@ -9,7 +9,7 @@ use tenure_core::mutation::{self, Mistake};
 use tenure_sim::{Options, Plan, Sabotage, run, shrink};
 
 /// Most are found within ten.
-const SEEDS_MAX: u64 = 1_500;
+const SEEDS_MAX: u64 = 10_000;
 
 /// In the rules and in the engine.
 const MISTAKES: [Mistake; 24] = [

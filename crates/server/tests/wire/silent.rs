@@ -69,7 +69,7 @@ impl<T: Line> Honest<T> {
     async fn over_http(mut line: T) -> Self {
         // Shorter than the beginning of HTTP/2.
         say(&mut line, b"GET / HTTP/1.1\r\n\r\n").await;
-        hear(&mut line, b"</html>").await;
+        hear(&mut line, b"200 OK").await;
         Self { line, goes_on: b"GET /healthz HTTP/1.1\r\n\r\n", is_answered: b"200 OK" }
     }
 
