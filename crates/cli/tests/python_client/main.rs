@@ -9,7 +9,8 @@ mod certificates;
 #[allow(dead_code, reason = "only a part of it is used here")]
 mod host;
 mod pages;
-mod scenarios;
+#[path = "../scenarios/runner.rs"]
+mod runner;
 mod secure;
 #[path = "../support/mod.rs"]
 mod support;
@@ -55,6 +56,11 @@ fn the_client_in_python_meets_other_versions_politely() {
 #[test]
 fn the_session_of_the_client_in_python_decides_as_it_should() {
     passes("test_session");
+}
+
+#[test]
+fn the_scenarios_are_played_through_the_client_in_python() {
+    runner::plays_all(&root(), |arguments| python("clients/python/tests/scenarios.py", arguments));
 }
 
 /// Runs the tests of a module to their end, of which each may take its time, but not for ever.

@@ -9,7 +9,8 @@ mod certificates;
 #[allow(dead_code, reason = "only a part of it is used here")]
 mod host;
 mod pages;
-mod scenarios;
+#[path = "../scenarios/runner.rs"]
+mod runner;
 mod secure;
 #[path = "../support/mod.rs"]
 mod support;
@@ -50,6 +51,11 @@ fn the_client_in_typescript_meets_other_versions_politely() {
 #[test]
 fn the_session_of_the_client_in_typescript_decides_as_it_should() {
     passes("session");
+}
+
+#[test]
+fn the_scenarios_are_played_through_the_client_in_typescript() {
+    runner::plays_all(&root(), |arguments| script("client/scenarios.js", arguments));
 }
 
 /// Runs the tests of a file to their end, of which each may take its time, but not for ever.

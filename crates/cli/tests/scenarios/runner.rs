@@ -1,24 +1,26 @@
-//! The scenarios through the TypeScript client. The runner is in TypeScript; here is the server, whose clock the runner moves by
-//! asking for it: a line of JSON from it, a line back.
+//! The scenarios through a client in another language. The runner is in that language; here is the server, whose clock the
+//! runner moves by asking for it: a line of JSON from it, a line back.
 
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use tenure_scenario::{Action, Scenario, Step, What};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 use crate::host::{Counted, Host, Site};
-use crate::{root, script};
 
 /// More than this would mean that the client, or its runner, has fallen behind what is promised. Most are about sets, deadlocks,
-/// cleaning and what operators do, for which the client has no words of its own.
+/// cleaning and what operators do, for which the clients have no words of their own.
 const LEFT_OUT_MAX: usize = 120;
 
-#[test]
-fn the_scenarios_are_played_through_the_client_in_typescript() {
+/// All of them, or those whose claim has the words in `TENURE_SCENARIO`. The runner is given the folder of the scenarios and
+/// the words.
+pub(crate) fn plays_all(root: &Path, runner: impl Fn(&[&str]) -> Command) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let words = std::env::var("TENURE_SCENARIO").unwrap_or_default();
-    let played = runtime.block_on(play(&words));
+    let folder = root.join("scenarios");
+    let played = runtime.block_on(play(runner(&[folder.to_str().unwrap(), &words])));
     println!("{} played, {} left out", played.well, played.left_out.len());
     println!("{}", played.left_out.join("\n"));
     assert!(played.failed.is_empty(), "{}", played.failed.join("\n\n"));
@@ -42,9 +44,7 @@ struct Stage {
     hang_ups: Option<Counted>,
 }
 
-async fn play(words: &str) -> Played {
-    let folder = root().join("scenarios");
-    let runner = script("client/scenarios.js", &[folder.to_str().unwrap(), words]);
+async fn play(runner: Command) -> Played {
     let mut command = tokio::process::Command::from(runner);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
     let mut answers = child.stdin.take().unwrap();
