@@ -3,7 +3,7 @@
 
 import { Refused, get, pool as poolPath, post, put } from "./api.js";
 import { h, say, show } from "./dom.js";
-import { capital, command, partOf, stateOf, units } from "./parts.js";
+import { command, partOf, sentences, stateOf, units } from "./parts.js";
 import { length, moment } from "./time.js";
 
 const note = (required) => ({ name: "note", label: required ? "Reason" : "Reason (may be left out)", required });
@@ -338,5 +338,5 @@ function refused(error) {
   }
   const { code, message, advice } = error.refusal;
   const lead = TOO_LATE.has(code) ? "Too late: nothing was done. " : "Nothing was done. ";
-  return h("p", { class: "refusal", role: "alert", "data-code": code }, h("b", null, lead), `${capital(message)}. ${capital(advice ?? "")}.`);
+  return h("p", { class: "refusal", role: "alert", "data-code": code }, h("b", null, lead), sentences(message, advice));
 }

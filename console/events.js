@@ -16,6 +16,7 @@ export const KINDS = {
   waiter_moved: "was moved in the queue",
   reserved: "resource reserved",
   reservation_ended: "reservation ended",
+  policy_failed: "script of a pool failed",
   pool_set: "pool declared or changed",
   condition_set: "drained, quarantined, returned",
   pool_removing: "pool is being removed",
@@ -80,6 +81,13 @@ const SENTENCES = {
     who(event),
     event.before === undefined ? " was put before all who wait for " : ` was put before waiter ${event.before} of `,
     pool(event),
+    noted(event),
+  ],
+  policy_failed: (event) => [
+    `the script that ${event.script === "order" ? "orders those who wait for" : "places in"} `,
+    pool(event),
+    " failed",
+    event.set_aside && ", and is set aside until the pool is set again",
     noted(event),
   ],
   reserved: (event) => [

@@ -3,7 +3,7 @@
 
 import { get, pool as poolPath } from "./api.js";
 import { h, show } from "./dom.js";
-import { capital } from "./parts.js";
+import { sentences as whole } from "./parts.js";
 
 /** The server explains so many at the head of a queue at once; those further back one by one. */
 const HEAD_MAX = 100;
@@ -102,12 +102,10 @@ export class Explained {
       // It waits no longer, or the server is away; what is shown follows from what is known here.
     }
     const at = Date.now();
-    const told = new Map(found.map(({ waiter, sentences }) => [waiter.waiter, sentences.map(whole)]));
+    const told = new Map(found.map(({ waiter, sentences }) => [waiter.waiter, sentences.map((sentence) => whole(sentence))]));
     for (const { waiter } of wanted) this.told.set(waiter, { sentences: told.get(waiter) ?? null, round, at });
   }
 }
 
 /** For a row, which shows already what the first sentence says: who waits, for what, since when. */
 export const text = (sentences) => sentences.slice(1).join(" ");
-
-const whole = (sentence) => `${capital(sentence.replace(/`([^`]*)`/g, "“$1”"))}.`;

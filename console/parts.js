@@ -158,11 +158,13 @@ export function card(title, ...children) {
 export function problem(error) {
   const refusal = error?.refusal;
   if (!refusal) return h("p", { class: "problem" }, "The server cannot be reached. This page goes on by itself when it is back.");
-  return h("p", { class: "problem" }, `${capital(refusal.message)}.`, refusal.advice && ` ${capital(refusal.advice)}.`);
+  return h("p", { class: "problem" }, sentences(refusal.message, refusal.advice));
 }
 
-export function capital(text) {
-  return text ? text[0].toUpperCase() + text.slice(1) : "";
+/** What the server says, lower case and with names in backticks, as it stands on a page. */
+export function sentences(...said) {
+  const named = said.filter(Boolean).map((text) => text.replace(/`([^`]*)`/g, "“$1”"));
+  return named.map((text) => `${text[0].toUpperCase()}${text.slice(1)}.`).join(" ");
 }
 
 export const number = (count) => count.toLocaleString();

@@ -189,6 +189,7 @@ export function poolView(root, { name, query, setQuery }) {
         h("span", null, pool.waiters ? [h("b", { class: "waits" }, number(pool.waiters)), " waiting, longest ", since(pool.waiting_since_ms ?? now())] : "nobody waits"),
         h("span", { class: "muted" }, detail.spec.order === "backfill" ? "backfill: whoever fits is served" : "strict order"),
         detail.spec.fair && h("span", { class: "muted" }, fairness(detail.spec.fair)),
+        detail.spec.scripts && h("span", { class: "muted", title: Object.values(detail.spec.scripts).join("\n") }, scripted(detail)),
         detail.spec.cleaning && h("span", { class: "muted" }, `cleaned after each hold${pool.dirty ? `: ${number(pool.dirty)} dirty` : ""}`),
         !pool.declared && h("span", { class: "muted" }, "vanishes when idle"),
       ),
@@ -371,6 +372,12 @@ export function poolView(root, { name, query, setQuery }) {
 function fairness({ by, weights = {} }) {
   const heavier = Object.entries(weights).map(([group, weight]) => `${group} ×${weight}`);
   return `served in turn by ${by}${heavier.length ? ` (${heavier.join(", ")})` : ""}`;
+}
+
+function scripted({ spec, script_faults, scripts_set_aside }) {
+  const what = Object.keys(spec.scripts).map((which) => (which === "order" ? "ordered" : "placed"));
+  const failed = script_faults ? ` (failed ${number(script_faults)} times)` : "";
+  return scripts_set_aside ? `scripts are set aside${failed}` : `${what.join(" and ")} by script${failed}`;
 }
 
 const quoted = (name) => (/^[\w./-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`);

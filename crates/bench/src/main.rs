@@ -12,6 +12,7 @@ mod page;
 mod peer;
 mod plan;
 mod plot;
+mod program;
 mod redis;
 mod report;
 mod restart;
@@ -30,7 +31,7 @@ use tenure_bench::crowd;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Measure the server beside the disk, Redis, etcd and LDLM, as far as they are installed
+/// Measure the server beside the disk, Redis, etcd and LDLM, and its clients beside each other, as far as they are installed
 ///
 /// Each round measures every workload on every server once, then latencies at 50 % and 90 % of what the round showed to be
 /// the capacity. Afterwards the server is killed with a million holds, as often as there are rounds. Ratios are taken round by

@@ -1,11 +1,12 @@
 //! Open loops: requests are sent when they are due, whether or not earlier ones are answered, and a latency counts
 //! from when its request was due. So a server that falls behind cannot hide it by slowing down those who ask.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use crate::load::{self, Connection, Outcome, What};
 
@@ -16,8 +17,10 @@ pub(crate) type Latencies = Histogram<u64>;
 const DIGITS: u8 = 3;
 /// What takes longer counts as this long.
 const LATENCY_MAX: Duration = Duration::from_secs(600);
-/// Beyond this the server does not keep up, and memory would run out.
-const UNDER_WAY_MAX: usize = 200_000;
+/// How many may be served at the same time, each with a name of its own: more than the closed loops have tasks.
+const CLIENTS: usize = 1_024;
+/// Beyond this the server does not keep up.
+const UNSERVED_MAX: usize = 1_000_000;
 /// How far apart the pacer wakes at least: with a wake-up for each request it would take the processor from the server.
 const WAKE: Duration = Duration::from_micros(100);
 
@@ -37,56 +40,94 @@ pub(crate) async fn run<C: Connection>(
     span: Duration,
 ) -> Outcome<Latencies> {
     let connections = load::open::<C>(&[address.to_owned()], connections).await?;
-    let measured = Arc::new(Measured { latencies: Mutex::new(latencies()), free: Mutex::default() });
-    let mut due = pacer(rate, span + span / 4);
+    let agenda = Arc::<Agenda>::default();
+    let measured = Arc::new(Mutex::new(latencies()));
     let warm = Instant::now() + span / 4;
-    let mut tasks = tokio::task::JoinSet::new();
-    let mut next = connections.iter().cycle();
-    let mut names = 0;
+    let mut clients = tokio::task::JoinSet::new();
+    for (number, connection) in (0..CLIENTS).zip(connections.iter().cycle()) {
+        let what = What::Own(format!("paced-{number}"));
+        clients.spawn(serve(connection.clone(), what, agenda.clone(), warm, measured.clone()));
+    }
+    let mut due = pacer(rate, span + span / 4);
     while let Some(batch) = due.recv().await {
-        for due in batch {
-            let free = measured.free.lock().expect("nobody panics with it").pop();
-            let what = free.unwrap_or_else(|| {
-                names += 1;
-                What::Own(format!("paced-{names}"))
-            });
-            let connection = next.next().expect("there is one").clone();
-            tasks.spawn(pair(connection, what, due, due >= warm, measured.clone()));
+        if agenda.add(batch) > UNSERVED_MAX {
+            return Err(format!("{UNSERVED_MAX} requests are not yet made at {rate:.0} pairs/s").into());
         }
-        while let Some(done) = tasks.try_join_next() {
-            done??;
-        }
-        if tasks.len() > UNDER_WAY_MAX {
-            return Err(format!("{} requests are unanswered at {rate:.0} pairs/s", tasks.len()).into());
+        // One that has ended has failed.
+        if let Some(ended) = clients.try_join_next() {
+            ended??;
         }
     }
-    while let Some(done) = tasks.join_next().await {
-        done??;
+    agenda.end();
+    while let Some(client) = clients.join_next().await {
+        client??;
     }
     connections.iter().for_each(C::close);
-    let measured = measured.latencies.lock().expect("nobody panics with it").clone();
+    let measured = measured.lock().expect("nobody panics with it").clone();
     Ok(measured)
 }
 
-struct Measured {
-    latencies: Mutex<Latencies>,
-    /// Names that nobody has.
-    free: Mutex<Vec<What>>,
+/// What is due and not yet begun.
+#[derive(Debug, Default)]
+struct Agenda {
+    due: Mutex<(VecDeque<Instant>, bool)>,
+    more: Notify,
 }
 
-async fn pair<C: Connection>(
+impl Agenda {
+    /// Gives how much there is.
+    fn add(&self, batch: Vec<Instant>) -> usize {
+        let count = batch.len();
+        let mut due = self.due.lock().expect("nobody panics with it");
+        due.0.extend(batch);
+        let all = due.0.len();
+        drop(due);
+        (0..count).for_each(|_| self.more.notify_one());
+        all
+    }
+
+    fn end(&self) {
+        self.due.lock().expect("nobody panics with it").1 = true;
+        self.more.notify_waiters();
+        // For one that is about to wait.
+        self.more.notify_one();
+    }
+
+    /// None when there is no more to come.
+    async fn next(&self) -> Option<Instant> {
+        loop {
+            let told = self.more.notified();
+            {
+                let mut due = self.due.lock().expect("nobody panics with it");
+                if let Some(next) = due.0.pop_front() {
+                    return Some(next);
+                }
+                if due.1 {
+                    self.more.notify_one();
+                    return None;
+                }
+            }
+            told.await;
+        }
+    }
+}
+
+/// A client with a name of its own, which takes and gives it back whenever something is due. What is due while all clients
+/// are busy waits for one of them, and that counts.
+async fn serve<C: Connection>(
     mut connection: C,
     what: What,
-    due: Instant,
-    counts: bool,
-    measured: Arc<Measured>,
+    agenda: Arc<Agenda>,
+    warm: Instant,
+    measured: Arc<Mutex<Latencies>>,
 ) -> Outcome<()> {
-    let taken = connection.take(&what).await?;
-    if counts {
-        record(&mut measured.latencies.lock().expect("nobody panics with it"), due.elapsed());
+    while let Some(due) = agenda.next().await {
+        let taken = connection.take(&what).await?;
+        if due >= warm {
+            record(&mut measured.lock().expect("nobody panics with it"), due.elapsed());
+        }
+        connection.give_back(taken).await?;
     }
-    connection.give_back(taken).await?;
-    measured.free.lock().expect("nobody panics with it").push(what);
     Ok(())
 }
 

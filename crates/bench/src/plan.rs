@@ -1,6 +1,7 @@
 //! What is measured on what, as data: the workloads, who does them, and what we aim for.
 
 use crate::load::{Shape, Then, What};
+use crate::program::Program;
 
 /// A workload. Its rows are compared with each other; the first of them is ours.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,6 +16,7 @@ pub(crate) enum Work {
     Machines,
     Window,
     Crowd,
+    Clients,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +40,8 @@ pub(crate) enum Way {
     Ldlm,
     Redis,
     Etcd,
+    /// By a program in another language.
+    Program(Program),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,6 +54,10 @@ pub(crate) const STREAM: On = On::Server(Server::Tenure, Way::Stream);
 const UNARY: On = On::Server(Server::Tenure, Way::Unary);
 const CLIENT: On = On::Server(Server::Tenure, Way::Client);
 const BY_LDLM: On = On::Server(Server::Tenure, Way::Ldlm);
+const IN_PYTHON: On = On::Server(Server::Tenure, Way::Program(Program::Python));
+const IN_TYPESCRIPT: On = On::Server(Server::Tenure, Way::Program(Program::TypeScript));
+const IN_GO: On = On::Server(Server::Tenure, Way::Program(Program::Go));
+const BY_PY_LDLM: On = On::Server(Server::Tenure, Way::Program(Program::PyLdlm));
 const STREAM_IN_MEMORY: On = On::Server(Server::TenureInMemory, Way::Stream);
 const UNARY_IN_MEMORY: On = On::Server(Server::TenureInMemory, Way::Unary);
 pub(crate) const REDIS: On = On::Server(Server::Redis, Way::Redis);
@@ -57,8 +65,9 @@ const REDIS_IN_MEMORY: On = On::Server(Server::RedisInMemory, Way::Redis);
 const ETCD: On = On::Server(Server::Etcd, Way::Etcd);
 const LDLM: On = On::Server(Server::Ldlm, Way::Ldlm);
 const LDLM_IN_MEMORY: On = On::Server(Server::LdlmInMemory, Way::Ldlm);
+const LDLM_BY_PY_LDLM: On = On::Server(Server::Ldlm, Way::Program(Program::PyLdlm));
 
-pub(crate) const ROWS: [(Work, On); 30] = [
+pub(crate) const ROWS: &[(Work, On)] = &[
     (Work::Disk, On::Disk),
     (Work::OwnDeep, STREAM),
     (Work::OwnDeep, CLIENT),
@@ -89,6 +98,12 @@ pub(crate) const ROWS: [(Work, On); 30] = [
     (Work::Window, STREAM),
     (Work::Window, REDIS),
     (Work::Crowd, STREAM),
+    (Work::Clients, CLIENT),
+    (Work::Clients, IN_PYTHON),
+    (Work::Clients, IN_TYPESCRIPT),
+    (Work::Clients, IN_GO),
+    (Work::Clients, BY_PY_LDLM),
+    (Work::Clients, LDLM_BY_PY_LDLM),
 ];
 
 /// A ratio that is told by itself.
@@ -101,7 +116,7 @@ pub(crate) struct Aim {
     pub(crate) theirs: (Work, On),
 }
 
-pub(crate) const AIMS: [Aim; 7] = [
+pub(crate) const AIMS: &[Aim] = &[
     Aim {
         what: "stream / Redis, own names, 4 x 64",
         aim: "≥ 1.5",
@@ -144,9 +159,21 @@ pub(crate) const AIMS: [Aim; 7] = [
         ours: (Work::Crowd, STREAM),
         theirs: (Work::Hot, STREAM),
     },
+    Aim {
+        what: "Python client / py-ldlm, both on Tenure",
+        aim: "",
+        ours: (Work::Clients, IN_PYTHON),
+        theirs: (Work::Clients, BY_PY_LDLM),
+    },
+    Aim {
+        what: "Python client / py-ldlm on LDLM with state file",
+        aim: "",
+        ours: (Work::Clients, IN_PYTHON),
+        theirs: (Work::Clients, LDLM_BY_PY_LDLM),
+    },
 ];
 
-const DEEP: Shape = Shape { connections: 4, tasks: 64 };
+pub(crate) const DEEP: Shape = Shape { connections: 4, tasks: 64 };
 const WIDE: Shape = Shape { connections: 32, tasks: 1 };
 /// As many who want the same, on few streams.
 const DEEP_HOT: Shape = Shape { connections: 4, tasks: 8 };
@@ -163,7 +190,7 @@ pub(crate) const WINDOW_PLACES: u32 = 10_000;
 pub(crate) const LONG_LEASE_MILLIS: u64 = 3_600_000;
 
 impl Work {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Disk,
         Self::OwnDeep,
         Self::OwnWide,
@@ -174,6 +201,7 @@ impl Work {
         Self::Machines,
         Self::Window,
         Self::Crowd,
+        Self::Clients,
     ];
 
     pub(crate) fn title(self) -> &'static str {
@@ -188,6 +216,7 @@ impl Work {
             Self::Machines => "Pool of 1,000 labelled resources, 4 connections x 64 tasks",
             Self::Window => "Rate windows of 1 s, 4 connections x 64 tasks",
             Self::Crowd => "One hot name, 100,000 waiting",
+            Self::Clients => "Clients: own names, 256 tasks in one process",
         }
     }
 
@@ -197,15 +226,19 @@ impl Work {
             Self::Disk => "syncs/s",
             Self::Hot | Self::Crowd => "hand-overs/s",
             Self::Window => "places/s",
+            Self::Clients => "holds/s",
             _ => "pairs/s",
         }
     }
 
     /// What waits for a unit occupies a connection of its own, except in our stream.
     pub(crate) fn shape(self, way: Way) -> Shape {
+        if let Way::Program(program) = way {
+            return program.shape();
+        }
         match self {
             Self::Disk => Shape { connections: 1, tasks: 1 },
-            Self::OwnDeep | Self::OwnDeepInMemory | Self::Machines | Self::Window => DEEP,
+            Self::OwnDeep | Self::OwnDeepInMemory | Self::Machines | Self::Window | Self::Clients => DEEP,
             Self::OwnWide | Self::OwnWideInMemory => WIDE,
             Self::Hot | Self::Semaphore if way == Way::Stream => DEEP_HOT,
             Self::Hot | Self::Semaphore => WIDE,
@@ -224,9 +257,12 @@ impl Work {
 
     pub(crate) fn what(self, run: usize, connection: usize, task: usize) -> What {
         match self {
-            Self::Disk | Self::OwnDeep | Self::OwnWide | Self::OwnDeepInMemory | Self::OwnWideInMemory => {
-                What::Own(format!("lock-{connection}-{task}"))
-            }
+            Self::Disk
+            | Self::OwnDeep
+            | Self::OwnWide
+            | Self::OwnDeepInMemory
+            | Self::OwnWideInMemory
+            | Self::Clients => What::Own(format!("lock-{connection}-{task}")),
             Self::Hot | Self::Semaphore | Self::Crowd => What::Shared(self.pool(run)),
             Self::Machines => What::Chosen { pool: self.pool(run), select: selector(connection, task) },
             Self::Window => What::Place(format!("{}-{}", self.pool(run), task % WINDOWS)),
@@ -252,6 +288,11 @@ impl On {
             Self::Server(Server::Tenure, Way::Unary) => "Tenure, unary calls",
             Self::Server(Server::Tenure, Way::Stream) => "Tenure, stream",
             Self::Server(Server::Tenure, Way::Client) => "Tenure, Rust client",
+            Self::Server(Server::Tenure, Way::Program(Program::Python)) => "Tenure, Python client",
+            Self::Server(Server::Tenure, Way::Program(Program::TypeScript)) => "Tenure, TypeScript client",
+            Self::Server(Server::Tenure, Way::Program(Program::Go)) => "Tenure, Go client",
+            Self::Server(Server::Tenure, Way::Program(Program::PyLdlm)) => "Tenure, py-ldlm",
+            Self::Server(Server::Ldlm, Way::Program(_)) => "LDLM with state file, py-ldlm",
             Self::Server(Server::Tenure, _) => "Tenure, LDLM's interface",
             Self::Server(Server::TenureInMemory, Way::Unary) => "Tenure in memory, unary calls",
             Self::Server(Server::TenureInMemory, _) => "Tenure in memory, stream",

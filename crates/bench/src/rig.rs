@@ -21,7 +21,7 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// Each with a folder of its own in `folder`. `tools` is where LDLM is built, unless there is a program already.
+    /// Each with a folder of its own in `folder`. LDLM is built in `tools`, unless there is a program already.
     pub(crate) async fn start(
         needed: impl Iterator<Item = On>,
         folder: &Path,
@@ -44,7 +44,7 @@ impl Rig {
                 Server::Ldlm | Server::LdlmInMemory => {
                     let program = match ldlm.take() {
                         Some(known) => known,
-                        None => peer::build_ldlm(tools).await,
+                        None => peer::build_ldlm(&tools.join("go")).await,
                     };
                     ldlm = Some(program.clone());
                     let state_file = folder.join("ldlm.state");
@@ -74,7 +74,14 @@ impl Rig {
 }
 
 /// A closed loop. `run` is different for each.
-pub(crate) async fn closed(address: &str, way: Way, work: Work, run: usize, span: Duration) -> Outcome<f64> {
+pub(crate) async fn closed(
+    tools: &Path,
+    address: &str,
+    way: Way,
+    work: Work,
+    run: usize,
+    span: Duration,
+) -> Outcome<f64> {
     prepare(address, way, work, run).await?;
     match way {
         Way::Unary => closed_by::<tenure::Unary>(address, way, work, run, span).await,
@@ -83,6 +90,7 @@ pub(crate) async fn closed(address: &str, way: Way, work: Work, run: usize, span
         Way::Ldlm => closed_by::<Ldlm>(address, way, work, run, span).await,
         Way::Redis => closed_by::<Redis>(address, way, work, run, span).await,
         Way::Etcd => closed_by::<Etcd>(address, way, work, run, span).await,
+        Way::Program(program) => program.measure(tools, address, span).await,
     }
 }
 

@@ -35,13 +35,13 @@ pub(crate) async fn run(rounds: usize, span: Duration, names: &[String], ldlm: O
         capacity || disk || is_wanted(&name(work, on), names)
     };
     let mut rows: Vec<_> =
-        ROWS.into_iter().filter(|&row| is_needed(row)).map(|(work, on)| (work, on, Row::new(on.who()))).collect();
+        ROWS.iter().filter(|&&row| is_needed(row)).map(|&(work, on)| (work, on, Row::new(on.who()))).collect();
     let mut syncs = Latency::new("append and sync of the idle disk".to_owned());
     let mut loaded = LOADS.map(|(on, percent)| Latency::of_load(on, percent));
 
     let folder = tempfile::Builder::new().prefix("tenure-bench").tempdir_in(target_folder())?;
-    let rig =
-        Rig::start(rows.iter().map(|row| row.1), folder.path(), &target_folder().join("../tools/go"), ldlm).await?;
+    let tools = target_folder().join("../tools");
+    let rig = Rig::start(rows.iter().map(|row| row.1), folder.path(), &tools, ldlm).await?;
     let mut runs = 0;
     for round in 1..=rounds {
         let say = |what: &str| eprintln!("round {round} of {rounds}: {what}");
@@ -51,7 +51,7 @@ pub(crate) async fn run(rounds: usize, span: Duration, names: &[String], ldlm: O
                 On::Server(server, way) => match rig.address(server) {
                     Ok(address) => {
                         say(&name(*work, *on));
-                        rig::closed(address, way, *work, runs, span).await.map_err(|error| error.to_string())
+                        rig::closed(&tools, address, way, *work, runs, span).await.map_err(|error| error.to_string())
                     }
                     Err(missing) => Err(missing),
                 },
@@ -113,8 +113,8 @@ fn tables(rows: Vec<(Work, On, Row)>) -> Vec<Table> {
 fn ratios(rows: &[(Work, On, Row)], latencies: &[Latency]) -> Vec<Ratio> {
     let row = |wanted: (Work, On)| rows.iter().find(|row| (row.0, row.1) == wanted).map(|row| &row.2);
     let mut ratios: Vec<_> = AIMS
-        .into_iter()
-        .filter_map(|Aim { what, aim, ours, theirs }| {
+        .iter()
+        .filter_map(|&Aim { what, aim, ours, theirs }| {
             let ratio = row(ours)?.ratio(row(theirs)?)?;
             Some(Ratio { what: what.to_owned(), aim, ratio })
         })

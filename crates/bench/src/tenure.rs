@@ -1,15 +1,16 @@
 //! Tenure itself: a call each, or pipelined over the session stream, or with the Rust client.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Poll, Waker};
 
 use tenure_proto::v1::tenure_client::TenureClient;
 use tenure_proto::v1::{
     AcquireRequest, ClientMessage, ClientRequest, EndSession, GetPoolRequest, OpenSessionRequest, PoolSpec,
     ReleaseRequest, Resource, SetPoolRequest, client_request::Request, server_answer::Answer,
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tonic::transport::{Channel, Endpoint};
 
@@ -26,12 +27,28 @@ pub(crate) struct Unary(TenureClient<Channel>);
 #[derive(Clone, Debug)]
 pub(crate) struct Client(tenure_client::Client);
 
-/// Many tasks over one stream.
-#[derive(Clone, Debug)]
+/// Many tasks over one stream. Each has a clone, and asks one thing at a time.
+#[derive(Debug)]
 pub(crate) struct Stream {
     requests: mpsc::UnboundedSender<ClientRequest>,
-    asked: Arc<Mutex<HashMap<u64, oneshot::Sender<Answer>>>>,
-    next: Arc<AtomicU64>,
+    desk: Arc<Mutex<Desk>>,
+    /// Under which it asks: its place at the desk.
+    id: u64,
+}
+
+/// Where answers are left for those who asked.
+#[derive(Debug, Default)]
+struct Desk {
+    places: Vec<Place>,
+    free: Vec<u64>,
+    /// Nobody else will be answered.
+    over: bool,
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    answer: Option<Answer>,
+    waiting: Option<Waker>,
 }
 
 impl Connection for Unary {
@@ -79,9 +96,9 @@ impl Connection for Stream {
     async fn open(address: &str) -> Outcome<Self> {
         let mut client = connect(address).await?;
         let (requests, mut outgoing) = mpsc::unbounded_channel();
-        let session = Self { requests, asked: Arc::default(), next: Arc::default() };
+        let session = Self::at(requests, Arc::default());
         let open = OpenSessionRequest { holder: "bench".into(), ..Default::default() };
-        let opened = session.send(Request::Open(Box::new(open)))?;
+        session.send(Request::Open(Box::new(open)))?;
         // What tasks have to say by the time the connection is ready goes into one message.
         let messages = futures_util::stream::poll_fn(move |cx| {
             let mut requests = Vec::new();
@@ -89,25 +106,23 @@ impl Connection for Stream {
             gathered.map(|count| (count > 0).then_some(ClientMessage { requests }))
         });
         let mut answers = client.session(messages).await?.into_inner();
-        let asked = session.asked.clone();
+        let desk = session.desk.clone();
         tokio::spawn(async move {
             while let Some(Ok(message)) = answers.next().await {
-                let mut asked = asked.lock().expect("nobody panics with it");
+                let mut desk = lock(&desk);
                 for heard in message.answers {
                     // Being queued is not the end of it.
                     if let Some(answer) = heard.answer
                         && !matches!(answer, Answer::Queued(_))
-                        && let Some(asker) = asked.remove(&heard.id)
                     {
-                        let _ = asker.send(answer);
+                        desk.leave(heard.id, answer);
                     }
                 }
             }
-            // Nobody else will be answered.
-            asked.lock().expect("nobody panics with it").clear();
+            lock(&desk).end();
         });
-        opened.await?;
-        Ok(session)
+        session.answer().await?;
+        Ok(session.clone())
     }
 
     async fn take(&mut self, what: &What) -> Outcome<Self::Taken> {
@@ -130,19 +145,37 @@ impl Connection for Stream {
 }
 
 impl Stream {
-    fn send(&self, request: Request) -> Outcome<oneshot::Receiver<Answer>> {
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let (asker, answered) = oneshot::channel();
-        self.asked.lock().expect("nobody panics with it").insert(id, asker);
-        self.requests.send(ClientRequest { id, request: Some(request) })?;
-        Ok(answered)
+    fn at(requests: mpsc::UnboundedSender<ClientRequest>, desk: Arc<Mutex<Desk>>) -> Self {
+        let id = lock(&desk).place();
+        Self { requests, desk, id }
     }
 
-    async fn ask(&self, request: Request) -> Outcome<Answer> {
-        match self.send(request)?.await? {
+    fn send(&self, request: Request) -> Outcome<()> {
+        Ok(self.requests.send(ClientRequest { id: self.id, request: Some(request) })?)
+    }
+
+    async fn answer(&self) -> Outcome<Answer> {
+        let answered = poll_fn(|cx| {
+            let mut desk = lock(&self.desk);
+            let over = desk.over;
+            let place = &mut desk.places[usize::try_from(self.id).expect("places are few")];
+            match place.answer.take() {
+                None if !over => {
+                    place.waiting = Some(cx.waker().clone());
+                    Poll::Pending
+                }
+                answer => Poll::Ready(answer),
+            }
+        });
+        match answered.await.ok_or("the stream has ended")? {
             Answer::Refused(refusal) => Err(refusal.message.into()),
             answer => Ok(answer),
         }
+    }
+
+    async fn ask(&self, request: Request) -> Outcome<Answer> {
+        self.send(request)?;
+        self.answer().await
     }
 
     async fn acquire(&self, acquire: AcquireRequest) -> Outcome<String> {
@@ -151,6 +184,57 @@ impl Stream {
             other => Err(format!("not a grant: {other:?}").into()),
         }
     }
+}
+
+impl Clone for Stream {
+    fn clone(&self) -> Self {
+        Self::at(self.requests.clone(), self.desk.clone())
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // The session's own place is not for others: that is where losses are told.
+        if self.id != 0 {
+            lock(&self.desk).leave_place(self.id);
+        }
+    }
+}
+
+impl Desk {
+    fn place(&mut self) -> u64 {
+        self.free.pop().unwrap_or_else(|| {
+            self.places.push(Place::default());
+            self.places.len() as u64 - 1
+        })
+    }
+
+    fn leave_place(&mut self, id: u64) {
+        if let Some(place) = self.of(id) {
+            *place = Place::default();
+            self.free.push(id);
+        }
+    }
+
+    fn of(&mut self, id: u64) -> Option<&mut Place> {
+        usize::try_from(id).ok().and_then(|id| self.places.get_mut(id))
+    }
+
+    fn leave(&mut self, id: u64, answer: Answer) {
+        if let Some(place) = self.of(id) {
+            place.answer = Some(answer);
+            place.waiting.take().into_iter().for_each(Waker::wake);
+        }
+    }
+
+    fn end(&mut self) {
+        self.over = true;
+        self.places.iter_mut().filter_map(|place| place.waiting.take()).for_each(Waker::wake);
+    }
+}
+
+fn lock(desk: &Mutex<Desk>) -> MutexGuard<'_, Desk> {
+    desk.lock().expect("nobody panics with it")
 }
 
 pub(crate) async fn connect(address: &str) -> Outcome<TenureClient<Channel>> {

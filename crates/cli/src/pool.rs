@@ -57,6 +57,8 @@ Examples:
   tenure pool set gpus --resource 'gpu-1 a100 mem=80 @host=rack-3' --resource 'gpu-2 old mem=16'
   tenure pool set beds --resource bed-1 --resource bed-2 --cleaning
   tenure pool set builds --units 4 --fair tenant --weight web=3
+  tenure pool set gpus --resource 'gpu-1 mem=80' --resource 'gpu-2 mem=16' --place-by '-number(resource.labels.mem, 0)'
+  tenure pool set gpus --resource gpu-1 --order backfill --order-by @share.rhai
   tenure pool set gpus --file gpus.toml
   tenure show gpus --json | jq .spec | tenure pool set gpus-too --file -
 
@@ -91,6 +93,15 @@ pub(crate) struct SetArgs {
     /// How often a group is served for once of the others, from 1 to 1000; may be repeated
     #[arg(long = "weight", value_name = "GROUP=N", value_parser = weight, requires = "fair")]
     weights: Vec<(String, u32)>,
+    /// Choose among the free resources by the score that this script gives each: its text, or @FILE
+    #[arg(long, value_name = "SCRIPT", conflicts_with = "file")]
+    place_by: Option<String>,
+    /// Serve first whom this script gives the highest score, of those who fit, within a priority: its text, or @FILE
+    #[arg(long, value_name = "SCRIPT", conflicts_with = "file")]
+    order_by: Option<String>,
+    /// Only if it has this many units or resources now; refused if that has changed since somebody looked
+    #[arg(long, value_name = "N")]
+    size_was: Option<u32>,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
@@ -127,7 +138,7 @@ struct Placement(v1::Placement, Option<String>);
 async fn set(args: SetArgs) -> Result<(), Exit> {
     let spec = match &args.capacity.file {
         Some(file) => read_spec(file)?,
-        None => args.spec(),
+        None => args.spec()?,
     };
     let said = look::spec(&spec);
     let mut connection = Connection::open(&args.server).await?;
@@ -135,7 +146,7 @@ async fn set(args: SetArgs) -> Result<(), Exit> {
         namespace: args.server.namespace.clone(),
         pool: args.pool.clone(),
         spec: Some(spec),
-        ..Default::default()
+        size_was: args.size_was,
     };
     let set = connection.calls.set_pool(request).await.map_err(|status| connection.failed(status))?.into_inner();
     let how = if set.created { "created" } else { "changed" };
@@ -143,7 +154,7 @@ async fn set(args: SetArgs) -> Result<(), Exit> {
 }
 
 impl SetArgs {
-    fn spec(&self) -> v1::PoolSpec {
+    fn spec(&self) -> Result<v1::PoolSpec, Exit> {
         let Placement(placement, spread_label) =
             self.placement.clone().unwrap_or(Placement(v1::Placement::Unspecified, None));
         let order = match self.order {
@@ -151,7 +162,9 @@ impl SetArgs {
             Some(Order::Strict) => v1::Order::Strict,
             Some(Order::Backfill) => v1::Order::Backfill,
         };
-        v1::PoolSpec {
+        let place = self.place_by.as_deref().map(script).transpose()?;
+        let order_by = self.order_by.as_deref().map(script).transpose()?;
+        Ok(v1::PoolSpec {
             units: self.capacity.units,
             resources: self.capacity.resources.clone(),
             named: !self.capacity.resources.is_empty(),
@@ -161,7 +174,19 @@ impl SetArgs {
             window_ms: self.window.map(units::millis),
             cleaning: self.cleaning,
             fair: self.fair.clone().map(|by| v1::FairShare { by, weights: self.weights.iter().cloned().collect() }),
-        }
+            scripts: (place.is_some() || order_by.is_some()).then_some(v1::Scripts { place, order: order_by }),
+        })
+    }
+}
+
+/// The text itself, or what is in a file.
+fn script(text: &str) -> Result<String, Exit> {
+    match text.strip_prefix('@') {
+        None => Ok(text.to_owned()),
+        Some(file) => std::fs::read_to_string(file).map_err(|error| Exit::NoInput {
+            what: format!("`{file}` cannot be read: {error}"),
+            hint: "check the name given after `@`".to_owned(),
+        }),
     }
 }
 
@@ -172,10 +197,33 @@ struct Target {
     pool: String,
     /// Only this resource of it
     resource: Option<String>,
+    /// Only if this is its condition now; refused if that has changed since somebody looked
+    #[arg(long, value_name = "CONDITION")]
+    state_was: Option<State>,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
     server: Server,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum State {
+    /// It is handed out
+    InService,
+    /// Nothing more of it is, for a planned reason
+    Drained,
+    /// Nothing more of it is, because it may be broken
+    Quarantined,
+}
+
+impl From<State> for ConditionState {
+    fn from(state: State) -> Self {
+        match state {
+            State::InService => Self::InService,
+            State::Drained => Self::Drained,
+            State::Quarantined => Self::Quarantined,
+        }
+    }
 }
 
 /// Hand out no more of a pool or a resource, for a planned reason
@@ -248,7 +296,7 @@ async fn set_condition(
         resource: target.resource.clone(),
         condition: Some(condition),
         lasts_ms,
-        ..Default::default()
+        state_was: target.state_was.map_or(ConditionState::Unspecified, Into::into).into(),
     };
     let set = connection.calls.set_condition(request).await.map_err(|status| connection.failed(status))?.into_inner();
     output::done(&target.output, &said, &set)

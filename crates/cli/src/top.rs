@@ -52,7 +52,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Exit> {
     let mut connection = Connection::open(&args.server).await?;
     if args.once {
         let seen = Seen::look(&mut connection, &args, ROWS).await?;
-        return output::print(&seen.text(ROWS)).map(|_| ());
+        return output::print(&seen.text([ROWS; 3])).map(|_| ());
     }
     let mut signals = Signals::listen().map_err(Exit::Setup)?;
     let mut screen = Screen::open()?;
@@ -68,14 +68,16 @@ pub(crate) async fn run(args: Args) -> Result<(), Exit> {
             () = Screen::suspended(&mut shown) => keys.again(),
             _ = ticks.tick() => {}
         }
-        let rows = screen.as_ref().map_or(ROWS, |screen| screen.rows().saturating_sub(ROWS_AROUND) / 3).max(1);
+        // Of all sections together, on a screen.
+        let room = screen.as_ref().map(|screen| screen.rows().saturating_sub(ROWS_AROUND).max(3));
         let seen = tokio::select! {
             number = signals.next() => return Err(Exit::signal(number)),
             () = keys.quit() => return Ok(()),
-            seen = Seen::look(&mut connection, &args, rows) => seen?,
+            seen = Seen::look(&mut connection, &args, room.unwrap_or(ROWS)) => seen?,
         };
+        let rows = room.map_or([ROWS; 3], |room| seen.shares(room));
         let read = match &screen {
-            Some(screen) => screen.draw(&seen.lines(rows)),
+            Some(screen) => screen.draw(&seen.lines(rows, screen.rows())),
             None => output::print(&format!("{}\n", seen.text(rows))),
         };
         if !read? {
@@ -122,28 +124,48 @@ impl Seen {
         Ok(Self { now_ms: look::now_ms(), address: args.server.addr.clone(), pools, holds, queues })
     }
 
+    fn total(&self, of: fn(&v1::Pool) -> u64) -> u64 {
+        self.pools.iter().map(of).sum()
+    }
+
+    /// How many entries pools, holds and queues get of so many: what one does not need, the others have.
+    fn shares(&self, room: usize) -> [usize; 3] {
+        let waiters = self.queues.iter().map(|(_, waiters)| waiters.len()).sum();
+        let mut left = room;
+        let mut needs = [(0, self.pools.len()), (1, self.holds.len()), (2, waiters)];
+        needs.sort_by_key(|(_, need)| *need);
+        let mut shares = [0; 3];
+        for (at, (section, need)) in needs.into_iter().enumerate() {
+            shares[section] = need.min((left / (needs.len() - at)).max(1));
+            left = left.saturating_sub(shares[section]);
+        }
+        shares
+    }
+
     fn title(&self) -> String {
-        let total = |of: fn(&v1::Pool) -> u64| self.pools.iter().map(of).sum::<u64>();
         let pools = look::count(self.pools.len() as u64, "pool");
-        let holds = look::count(total(|pool| pool.holds), "hold");
-        let waiters = look::count(total(|pool| pool.waiters), "waiter");
+        let holds = look::count(self.total(|pool| pool.holds), "hold");
+        let waiters = look::count(self.total(|pool| pool.waiters), "waiter");
         format!("{} at {}: {pools}, {holds}, {waiters}", self.address, look::moment(self.now_ms))
     }
 
     /// Sections with their headings, each of so many entries at most.
-    fn sections(&self, rows: usize) -> Vec<(String, String)> {
+    fn sections(&self, [pools, holds, mut left]: [usize; 3]) -> Vec<(String, String)> {
         let mut sections = Vec::new();
         if !self.pools.is_empty() {
-            sections.push(("POOLS".to_owned(), look::pool_rows(self.pools.iter().take(rows), self.now_ms)));
+            let heading = heading("POOLS", pools, self.pools.len() as u64);
+            sections.push((heading, look::pool_rows(self.pools.iter().take(pools), self.now_ms)));
         }
         if !self.holds.is_empty() {
-            sections.push(("HOLDS".to_owned(), look::hold_rows(self.holds.iter().take(rows), self.now_ms, true)));
+            let heading = heading("HOLDS", holds.min(self.holds.len()), self.total(|pool| pool.holds));
+            sections.push((heading, look::hold_rows(self.holds.iter().take(holds), self.now_ms, true)));
         }
-        let mut left = rows;
         for (pool, waiters) in self.queues.iter().filter(|(_, waiters)| !waiters.is_empty()) {
             let shown = waiters.len().min(left);
             if shown > 0 {
-                sections.push((format!("QUEUE of {pool}"), look::waiter_rows(&waiters[..shown], self.now_ms)));
+                let all = self.pools.iter().find(|it| it.pool == *pool).map_or(0, |it| it.waiters);
+                let heading = heading(&format!("QUEUE of {pool}"), shown, all);
+                sections.push((heading, look::waiter_rows(&waiters[..shown], self.now_ms)));
             }
             // The heading and the columns of the next take room too.
             left = left.saturating_sub(shown + 3);
@@ -151,7 +173,7 @@ impl Seen {
         sections
     }
 
-    fn text(&self, rows: usize) -> String {
+    fn text(&self, rows: [usize; 3]) -> String {
         let mut text = format!("{}\n", output::clean(&self.title()));
         for (heading, table) in self.sections(rows) {
             text.push_str(&format!("\n{}\n{table}", output::clean(&heading)));
@@ -159,7 +181,8 @@ impl Seen {
         text
     }
 
-    fn lines(&self, rows: usize) -> Vec<Line> {
+    /// No more than `height`; the last says how to leave.
+    fn lines(&self, rows: [usize; 3], height: usize) -> Vec<Line> {
         let mut lines = vec![Line::heading(&self.title())];
         for (heading, table) in self.sections(rows) {
             lines.extend([Line::default(), Line::heading(&heading)]);
@@ -167,9 +190,16 @@ impl Seen {
             lines.extend(table.next().map(Line::faint));
             lines.extend(table.map(Line::text));
         }
-        lines.extend([Line::default(), Line::faint("q to leave")]);
+        lines.push(Line::default());
+        lines.truncate(height.saturating_sub(1));
+        lines.push(Line::faint("q to leave"));
         lines
     }
+}
+
+/// Says so if there are more than are shown.
+fn heading(what: &str, shown: usize, all: u64) -> String {
+    if all > shown as u64 { format!("{what}, {shown} of {all}") } else { what.to_owned() }
 }
 
 fn period(text: &str) -> Result<Duration, String> {
@@ -217,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_frame_has_pools_holders_and_queues_and_nothing_that_steers_a_terminal() {
-        let text = seen().text(10);
+        let text = seen().text([10; 3]);
         for part in
             ["2 pools, 1 hold, 2 waiters", "\nPOOLS\nPOOL", "\nHOLDS\nPOOL", "\nQUEUE of db\nPOSITION", "ada\\u{1b}"]
         {
@@ -228,8 +258,21 @@ mod tests {
 
     #[test]
     fn a_frame_shows_as_much_as_there_is_room_for() {
-        let text = seen().text(1);
+        let text = seen().text([1; 3]);
         assert!(text.contains("bob") && !text.contains("dan") && !text.contains("idle"), "{text}");
-        assert_eq!(seen().lines(1).len(), text.lines().count() + 2, "the same with a hint at its end");
+        assert!(text.contains("\nPOOLS, 1 of 2\n") && text.contains("\nQUEUE of db, 1 of 2\n"), "{text}");
+        assert!(text.contains("\nHOLDS\n"), "there are no more: {text}");
+        assert_eq!(seen().lines([1; 3], 50).len(), text.lines().count() + 2, "the same with a hint at its end");
+        assert_eq!(seen().lines([1; 3], 8).len(), 8, "and never more than the screen has");
+    }
+
+    #[test]
+    fn what_one_section_does_not_need_the_others_have() {
+        let seen = seen();
+        assert_eq!(seen.shares(30), [2, 1, 2]);
+        assert_eq!(seen.shares(4), [1, 1, 2]);
+        assert_eq!(seen.shares(3), [1, 1, 1]);
+        let crowded = Seen { pools: vec![v1::Pool::default(); 40], ..seen };
+        assert_eq!(crowded.shares(20), [17, 1, 2]);
     }
 }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::fair::FairShare;
 use crate::names::*;
+use crate::policy::Script;
 use crate::selector::Selector;
 use crate::time::Ttl;
 
@@ -30,7 +31,7 @@ macro_rules! as_text {
     )+};
 }
 
-as_text! { Namespace PoolName ResourceName HolderId RequestId OwnerId Note LabelName Selector }
+as_text! { Namespace PoolName ResourceName HolderId RequestId OwnerId Note LabelName Script Selector }
 
 /// Parses text where it lies, without a copy.
 struct Parse<T, E>(fn(&str) -> Result<T, E>);

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use crate::fair::FairShare;
 use crate::limits::SET_POOLS_MAX;
 use crate::names::*;
+use crate::policy::Scripts;
 use crate::selector::Selector;
 use crate::time::Ttl;
 
@@ -349,6 +350,8 @@ pub struct PoolSpec {
     pub cleaning: bool,
     /// How waiters of the same priority take turns; in the order in which they came if absent.
     pub fair: Option<FairShare>,
+    /// The user's own code, which says what is granted and who is served first.
+    pub scripts: Scripts,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

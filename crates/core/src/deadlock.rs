@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 
 use crate::command::{Amount, Demand, Lifetime, Order};
 use crate::limits::DEADLOCK_LOOKED_AT_MAX;
+use crate::mutation::Mistake;
 use crate::names::*;
 use crate::pool::{Kind, Pool, Taken};
 use crate::queue::Ordinals;
@@ -22,7 +23,7 @@ use crate::view::Place;
 pub(crate) fn cycle(state: &State, id: WaiterId, asker: &Waiter) -> Option<Vec<Blocked>> {
     let mut world = World::around(state, id, asker)?;
     // Nobody waits for what it has: most of the time the question ends here.
-    if !world.holds.iter().any(|(_, hold)| hold.holder.id == asker.holder.id) {
+    if Mistake::MissesDeadlocks.is_made() || !world.holds.iter().any(|(_, hold)| hold.holder.id == asker.holder.id) {
         return None;
     }
     world.serve_all();
@@ -30,7 +31,7 @@ pub(crate) fn cycle(state: &State, id: WaiterId, asker: &Waiter) -> Option<Vec<B
     if world.waits[asks].served {
         return None;
     }
-    world.way_back(asks)
+    world.way_back(asks).filter(|way| way.len() <= 2 || !Mistake::SeesShortCyclesOnly.is_made())
 }
 
 /// All that what comes of the asker's wait depends on.
@@ -133,7 +134,7 @@ impl<'a> World<'a> {
         let pool = self.pools[path];
         for ahead in self.ahead(at, path) {
             let wait = &self.waits[ahead];
-            left.keep_aside(pool, wait.waiter.part(path).0, wait.waiter.is_set());
+            left.keep_aside(pool, wait.waiter, path, &self.waits[at].waiter.holder.id);
         }
         left.fits(pool, demand)
     }
@@ -164,7 +165,9 @@ impl<'a> World<'a> {
         (0..at).filter(move |ahead| {
             let wait = &self.waits[*ahead];
             let claims = if wait.waiter.is_set() { wait.claims } else { self.pools[path].order == Order::Strict };
-            claims && !wait.served && wait.waiter.parts().any(|(part, _)| part == path)
+            // Whoever cleans and whoever does not want nothing of each other.
+            let wants_the_same = |demand: &Demand| demand.dirty == self.waits[at].waiter.part(path).0.dirty;
+            claims && !wait.served && wait.waiter.parts().any(|(part, demand)| part == path && wants_the_same(demand))
         })
     }
 
@@ -231,7 +234,8 @@ impl<'a> World<'a> {
 
 /// Whether a wait is not over before another one is.
 fn outlasts(deadline: Option<Timestamp>, other: Option<Timestamp>) -> bool {
-    deadline.is_none_or(|deadline| other.is_some_and(|other| deadline >= other))
+    let outlasts = deadline.is_none_or(|deadline| other.is_some_and(|other| deadline >= other));
+    outlasts || Mistake::ForgetsWhoGivesUp.is_made()
 }
 
 fn removing(state: &State, waiter: &Waiter) -> bool {
@@ -258,7 +262,7 @@ impl Left {
 
     fn take(&mut self, pool: &Pool, taken: &Taken) {
         match self {
-            Self::Units(left) if taken.all => *left = 0,
+            Self::Units(left) if taken.all || Mistake::IgnoresOtherUnits.is_made() => *left = 0,
             Self::Units(left) => *left = left.saturating_sub(u64::from(taken.units)),
             Self::Resources(left) => {
                 for (_, resource) in taken.resources.iter().filter_map(|name| pool.resource(name)) {
@@ -284,7 +288,9 @@ impl Left {
         }
     }
 
-    fn keep_aside(&mut self, pool: &Pool, demand: &Demand, set: bool) {
+    /// Keeps from `behind` what is for somebody ahead of it.
+    fn keep_aside(&mut self, pool: &Pool, ahead: &Waiter, path: &PoolPath, behind: &HolderId) {
+        let (demand, set) = (ahead.part(path).0, ahead.is_set());
         let fits = self.fits(pool, demand);
         match (self, &pool.kind, demand.amount) {
             (Self::Units(left), _, Amount::Count(count)) if set && fits => *left -= u64::from(count),
@@ -292,7 +298,14 @@ impl Left {
             // Which ones it is that are kept aside for a set may change; those that somebody behind wants may be others.
             (Self::Resources(_), ..) if fits => {}
             (Self::Resources(left), Kind::Resources(resources), _) => {
-                left.subtract(&pool.matching(resources, demand));
+                let mut claimed = pool.matching(resources, demand).into_owned();
+                // What is reserved for another is nobody's to claim, unless it is there to clean it.
+                if let Some(own) =
+                    resources.reserved_for(behind).filter(|_| !demand.dirty && ahead.holder.id != *behind)
+                {
+                    claimed.subtract(own);
+                }
+                left.subtract(&claimed);
             }
             (Self::Resources(_), Kind::Units(_), _) => unreachable!("what is left of a pool is of its kind"),
         }

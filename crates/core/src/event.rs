@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 
 use crate::command::{Condition, PoolSpec};
 use crate::names::*;
+use crate::policy::Which;
 use crate::record::{Hold, Waiter};
 use crate::time::{Timestamp, Ttl};
 use crate::view::Rank;
@@ -160,6 +161,14 @@ pub enum Event {
         rank: Rank,
         reason: Note,
     },
+    /// A script of the pool gave no score, and what was to be decided was decided without it.
+    PolicyFailed {
+        pool: PoolPath,
+        which: Which,
+        why: Note,
+        /// It was one time too many: the pool's scripts are not asked any more, until it is set again.
+        set_aside: bool,
+    },
 }
 
 /// Why a hold is over.
@@ -239,7 +248,8 @@ impl Event {
             | Self::PoolGone { pool }
             | Self::Reserved { pool, .. }
             | Self::ReservationEnded { pool, .. }
-            | Self::WaiterMoved { pool, .. } => Some(pool),
+            | Self::WaiterMoved { pool, .. }
+            | Self::PolicyFailed { pool, .. } => Some(pool),
             Self::RequestWithdrawn { .. }
             | Self::SessionOpened { .. }
             | Self::SessionKept { .. }

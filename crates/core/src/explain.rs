@@ -6,11 +6,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::command::{Amount, Condition, Demand, Lifetime, Order};
+use crate::handout::Handout;
 use crate::limits::{EXPLAINED_MAX, HOLDERS_TOLD_MAX, LOOKED_AT_MAX};
 use crate::names::*;
 use crate::pool::{Kind, Pool, Resource, Resources, Taken, Units};
 use crate::record::{Hold, RequestStage, Waiter};
 use crate::refusal::Refusal;
+use crate::scores::{Compiled, Decision};
 use crate::state::State;
 use crate::time::Timestamp;
 use crate::view::{Explanation, Place, WaiterExplained, Whom};
@@ -22,16 +24,21 @@ impl State {
         who: Option<&Whom>,
         limit: usize,
         now: Timestamp,
+        compiled: Option<&Compiled>,
     ) -> Result<Explanation, Refusal> {
         let pool = self.known_pool(path)?;
         let telling = Telling { state: self, path, pool, now };
+        // One for all of them, so that all together cost no more than a decision does.
+        let mut handout = Handout::default();
+        let asked = compiled.filter(|_| telling.orders_by_script());
+        let mut decision = asked.map(|asked| Decision::new(self, path, pool, now, 0, asked, &mut handout));
         let places: Vec<_> = match who {
             None => pool.queue.after(None).take(limit.clamp(1, EXPLAINED_MAX)).collect(),
             Some(whom) => alloc::vec![telling.find(whom)?],
         };
         let explained = places.into_iter().map(|place| {
             let position = (!pool.queue.is_away(place)).then(|| pool.queue.ahead_of(place) + 1);
-            let sentences = telling.waiter(place, position);
+            let sentences = telling.waiter(place, position, decision.as_mut());
             WaiterExplained { waiter: self.waiter_view(path, place, position), sentences }
         });
         Ok(Explanation { pool: telling.pool(), waiters: explained.collect() })
@@ -83,7 +90,32 @@ impl Telling<'_> {
         if let Some(turns) = &self.pool.turns {
             sentences.push(format!("those who wait are served in turn by `{}`", turns.share.by()));
         }
+        sentences.extend(self.scripts());
         sentences
+    }
+
+    fn scripts(&self) -> Option<String> {
+        let scripting = self.pool.scripting.as_deref()?;
+        if scripting.set_aside() {
+            let again = "the pool does without them until it is set again";
+            return Some(format!("its scripts have failed {} times: {again}", scripting.faults));
+        }
+        let what = match (&scripting.scripts.place, &scripting.scripts.order) {
+            (_, None) => "a script chooses which free resource is granted",
+            (None, _) => "a script says who is served first of those that fit, within a priority",
+            (Some(_), Some(_)) => {
+                "scripts choose which free resource is granted, and who is served first of those that fit, within a priority"
+            }
+        };
+        Some(match scripting.faults {
+            0 => what.into(),
+            1 => format!("{what}, or the default where that fails, as it did once"),
+            faults => format!("{what}, or the default where that fails, as it did {faults} times"),
+        })
+    }
+
+    fn orders_by_script(&self) -> bool {
+        self.pool.scripting.as_deref().is_some_and(|it| it.scripts.order.is_some() && !it.set_aside())
     }
 
     fn out_of_service(&self) -> Option<String> {
@@ -108,7 +140,7 @@ impl Telling<'_> {
         })
     }
 
-    fn waiter(&self, place: Place, position: Option<usize>) -> Vec<String> {
+    fn waiter(&self, place: Place, position: Option<usize>, decision: Option<&mut Decision<'_>>) -> Vec<String> {
         let waiter = &self.state.waiters[&place.arrival()];
         let mut sentences = alloc::vec![self.who(waiter, position)];
         if position.is_none() {
@@ -118,6 +150,7 @@ impl Telling<'_> {
         sentences.extend(self.out_of_service());
         sentences.extend(self.ahead(place, waiter));
         sentences.extend(self.turn(waiter));
+        sentences.extend(decision.map(|decision| score(decision, place)));
         match &self.pool.kind {
             Kind::Units(units) => self.units(units, self.demand(waiter), &mut sentences),
             Kind::Resources(resources) => self.resources(resources, place, waiter, &mut sentences),
@@ -185,6 +218,12 @@ impl Telling<'_> {
         let next = format!("`{}`, who wants {}, is served before it", first.holder.id, self.wanted(self.demand(first)));
         let next = if others == 0 { next } else { format!("{next}, and so are {others} more") };
         Some(match self.pool.order {
+            _ if self.orders_by_script() => {
+                let ahead =
+                    format!("`{}`, who wants {}, came before it", first.holder.id, self.wanted(self.demand(first)));
+                let ahead = if others == 0 { ahead } else { format!("{ahead}, and so did {others} more") };
+                format!("{ahead}; the script says who of those that fit is served first")
+            }
             Order::Strict => next,
             Order::Backfill => format!("{next}, unless it fits and they do not"),
         })
@@ -376,6 +415,20 @@ fn span(millis: u64) -> String {
         60..3_600 => pair(seconds / 60, "min", seconds % 60, "s"),
         3_600..86_400 => pair(seconds / 3_600, "h", seconds % 3_600 / 60, "min"),
         _ => pair(seconds / 86_400, "d", seconds % 86_400 / 3_600, "h"),
+    }
+}
+
+/// What the script that orders would give somebody now.
+fn score(decision: &mut Decision<'_>, place: Place) -> String {
+    match decision.score_of(place) {
+        None => "nothing that is free is enough for it, so the script gives it no score now".into(),
+        Some(_) if decision.budget.is_exceeded() => {
+            "no operations were left to ask the script about it: one explanation may take as many as one decision"
+                .into()
+        }
+        Some((_, Err(fault))) => format!("the script fails for it: {fault}"),
+        Some((None, Ok(score))) => format!("the script gives it a score of {score} now"),
+        Some((Some(name), Ok(score))) => format!("the script gives it a score of {score} for `{name}` now"),
     }
 }
 

@@ -74,6 +74,31 @@ pub const MOVES_BEFORE_ONE_MAX: usize = 31;
 /// How many waiters one explanation is about. All commands wait meanwhile.
 pub const EXPLAINED_MAX: usize = 100;
 
+/// A script that a person could still read on one screen or two.
+pub const SCRIPT_BYTES_MAX: usize = 4_096;
+/// What one score may cost, and all scores of one decision together: some milliseconds. All commands wait meanwhile.
+pub const CALL_OPERATIONS_MAX: u64 = 10_000;
+pub const DECISION_OPERATIONS_MAX: u64 = 200_000;
+/// What all scores may cost that a pool's scripts give for what is handed out together, before anything else is heard: some
+/// tenths of a second.
+pub const HANDOUT_OPERATIONS_MAX: u64 = 2_000_000;
+/// What a call costs besides what it does.
+pub const CALL_OPERATIONS: u64 = 20;
+/// What a score costs that was given before, for the same as far as the script can see.
+pub const KNOWN_OPERATIONS: u64 = 1;
+/// So many operations count as much as a waiter that was served, against [`WORK_PER_COMMAND_MAX`].
+pub const OPERATIONS_PER_WORK: u64 = 1_000;
+/// How many of those who wait are scored, the first in the queue; those behind them come after them.
+pub const ORDER_LOOKED_AT_MAX: usize = 256;
+/// How many of the free resources are scored, the first by the pool's own placement; the others come after them.
+pub const PLACE_LOOKED_AT_MAX: usize = 1_024;
+/// How many of a pool's resources a script is tried on when it is set.
+pub const PROBED_RESOURCES_MAX: usize = 16;
+/// How long the made-up request has waited that a script is tried on.
+pub const PROBE_WAITED_MS: u64 = 3_600_000;
+/// After so many failures since they were set, a pool's scripts are not asked any more.
+pub const SCRIPT_FAULTS_MAX: u32 = 100;
+
 /// Counts an operator may change. They bound memory; the defaults suit a server with a few GB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -3,27 +3,33 @@
 
 mod acquire;
 mod operators;
+mod policy;
 mod pools;
 mod sessions;
 mod sets;
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
 use crate::command::*;
 use crate::event::{Event, HoldEnd, ReservationEnd, WaitEnd};
+use crate::handout::Handout;
 use crate::limits::{Limits, WORK_PER_COMMAND_MAX};
 use crate::mutation::Mistake;
 use crate::names::*;
 use crate::placement;
+use crate::policy::Policies;
 use crate::pool::{Kind, Pool, Taken};
 use crate::record::{Hold, RequestStage, Waiter};
 use crate::refusal::Refusal;
 use crate::reply::{Grant, HoldLost, Reply};
+use crate::scores::Compiler;
 use crate::state::{Due, State};
 use crate::time::{Stamp, Timestamp, Ttl};
+use crate::view::{Query, View};
 
 #[derive(Debug)]
 pub struct Machine {
@@ -32,6 +38,9 @@ pub struct Machine {
     /// Pools in which waiters may be served, left over when a command had done its share of work. Not part of
     /// the state: after a restart no waiter is present until it asks again, and then its pool is served.
     unserved: BTreeSet<PoolPath>,
+    /// Of pools with scripts, until nothing is left over.
+    handouts: BTreeMap<PoolPath, Handout>,
+    compiler: Compiler,
 }
 
 /// What came of a command.
@@ -43,6 +52,8 @@ pub struct Outcome {
     pub settled: Vec<(WaiterId, Reply)>,
     /// Holds that were lost, for whoever carries their session.
     pub lost: Vec<(SessionId, HoldLost)>,
+    /// What scripts took, in operations.
+    pub operations: u64,
 }
 
 impl Machine {
@@ -53,7 +64,26 @@ impl Machine {
     /// Goes on from a recovered state. The first command must be [`Command::Restart`], unless those who listened are
     /// still there.
     pub fn restored(state: State, limits: Limits) -> Self {
-        Self { state, limits, unserved: BTreeSet::new() }
+        let (unserved, handouts) = (BTreeSet::new(), BTreeMap::new());
+        Self { state, limits, unserved, handouts, compiler: Compiler::new(None) }
+    }
+
+    /// Lets pools carry code of the user's own. Without it those that do are refused, and those that there are do without.
+    #[must_use]
+    pub fn with_policies(self, policies: Arc<dyn Policies>) -> Self {
+        Self { compiler: Compiler::new(Some(policies)), ..self }
+    }
+
+    /// How things stand, told at a time that is not before the last thing that happened.
+    pub fn query_at(&self, query: &Query, now: Timestamp) -> Result<View, Refusal> {
+        match query {
+            Query::Explain { pool, who, limit } => {
+                let compiled = self.state.pool(pool).and_then(|it| self.compiler.look(pool, it));
+                let explained = self.state.explain(pool, who.as_ref(), *limit, now, compiled.as_deref())?;
+                Ok(View::Explained(Box::new(explained)))
+            }
+            _ => self.state.query_at(query, now),
+        }
     }
 
     pub fn state(&self) -> &State {
@@ -75,8 +105,8 @@ impl Machine {
                 || self.next_deadline().is_none_or(|deadline| deadline > stamp.at),
             "what is due is ended before another command"
         );
-        let mut step =
-            Step { machine: self, stamp, events: Vec::new(), settled: Vec::new(), lost: Vec::new(), work: 0 };
+        let (events, settled, lost) = (Vec::new(), Vec::new(), Vec::new());
+        let mut step = Step { machine: self, stamp, events, settled, lost, work: 0, asked: 0 };
         let reply = match step.decide(command) {
             Ok(reply) => reply,
             Err(refusal) => {
@@ -84,7 +114,11 @@ impl Machine {
                 Reply::Refused(Box::new(refusal))
             }
         };
-        Outcome { reply, events: step.events, settled: step.settled, lost: step.lost }
+        let Step { events, settled, lost, asked: operations, .. } = step;
+        if self.unserved.is_empty() {
+            self.handouts.clear();
+        }
+        Outcome { reply, events, settled, lost, operations }
     }
 
     fn grant(&self, token: Token) -> Box<Grant> {
@@ -101,6 +135,8 @@ struct Step<'a> {
     lost: Vec<(SessionId, HoldLost)>,
     /// How much has been done, against [`WORK_PER_COMMAND_MAX`].
     work: usize,
+    /// What scripts took, in operations.
+    asked: u64,
 }
 
 impl Step<'_> {
@@ -148,6 +184,9 @@ impl Step<'_> {
 
     fn emit(&mut self, event: Event) {
         self.machine.state.evolve(self.stamp.at, &event);
+        if let Event::PoolGone { pool } = &event {
+            self.machine.compiler.forget(pool);
+        }
         self.events.push(event);
         self.work += 1;
     }
@@ -363,6 +402,12 @@ impl Step<'_> {
             }
             if pool.queue.has_sets() {
                 match self.serve_beside_sets(path) {
+                    ControlFlow::Continue(()) => continue,
+                    ControlFlow::Break(()) => return,
+                }
+            }
+            if pool.scripting.is_some() {
+                match self.serve_by_scripts(path) {
                     ControlFlow::Continue(()) => continue,
                     ControlFlow::Break(()) => return,
                 }

@@ -52,6 +52,20 @@ pub enum Mistake {
     ForgetsTurns,
     /// What was to return to service by itself stays out of it.
     NeverReturns,
+    /// What a pool's scripts say is not heard.
+    IgnoresScores,
+    /// Of those with the same score, the last is served instead of the first.
+    TiesGoLast,
+    /// A script that fails is not recorded.
+    KeepsFaultsQuiet,
+    /// A wait that could never end is let in.
+    MissesDeadlocks,
+    /// The same, if more than two wait for each other.
+    SeesShortCyclesOnly,
+    /// A pool of which somebody in a cycle has a unit is taken for full.
+    IgnoresOtherUnits,
+    /// Waits that give up in time are taken to last.
+    ForgetsWhoGivesUp,
 }
 
 #[cfg(feature = "mutations")]

@@ -174,6 +174,9 @@ pub struct Seq(pub u64);
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Key(u128);
 
+/// Where a key's digits are in its text: the beginning and the end of each group.
+const KEY_GROUPS: [(usize, usize); 5] = [(0, 8), (9, 13), (14, 18), (19, 23), (24, 36)];
+
 impl Key {
     /// A random number in the shape of a version 4 UUID, which is what lock clients expect a key to be.
     pub const fn from_nonce(nonce: u128) -> Self {
@@ -201,26 +204,35 @@ impl Key {
         if bytes.len() != 36 {
             return Err(bad());
         }
-        let mut bits = 0;
-        for (at, byte) in bytes.iter().enumerate() {
-            match (at, byte) {
-                (8 | 13 | 18 | 23, b'-') => {}
-                (8 | 13 | 18 | 23, _) => return Err(bad()),
-                (_, b'0'..=b'9') => bits = bits << 4 | u128::from(byte - b'0'),
-                (_, b'a'..=b'f') => bits = bits << 4 | u128::from(byte - b'a' + 10),
-                _ => return Err(bad()),
+        let digit = |byte: u8| match byte {
+            b'0'..=b'9' => Ok(byte - b'0'),
+            b'a'..=b'f' => Ok(byte - b'a' + 10),
+            _ => Err(bad()),
+        };
+        let mut bits = [0; 16];
+        let mut next = bits.iter_mut();
+        for (start, end) in KEY_GROUPS {
+            if start > 0 && bytes[start - 1] != b'-' {
+                return Err(bad());
+            }
+            for (pair, byte) in bytes[start..end].chunks_exact(2).zip(&mut next) {
+                *byte = digit(pair[0])? << 4 | digit(pair[1])?;
             }
         }
-        Ok(Self(bits))
+        Ok(Self(u128::from_be_bytes(bits)))
     }
 }
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = [b'-'; 36];
-        let digits = (0..36).filter(|at| !matches!(at, 8 | 13 | 18 | 23));
-        for (digit, at) in digits.enumerate() {
-            text[at] = b"0123456789abcdef"[(self.0 >> (124 - 4 * digit) & 0xf) as usize];
+        let bits = self.0.to_be_bytes();
+        let mut next = bits.iter();
+        for (start, end) in KEY_GROUPS {
+            for (pair, byte) in text[start..end].chunks_exact_mut(2).zip(&mut next) {
+                pair[0] = b"0123456789abcdef"[usize::from(byte >> 4)];
+                pair[1] = b"0123456789abcdef"[usize::from(byte & 0xf)];
+            }
         }
         f.write_str(core::str::from_utf8(&text).expect("digits and hyphens"))
     }
@@ -331,5 +343,32 @@ impl Priority {
 
     pub fn get(self) -> i16 {
         self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn a_key_is_read_as_it_is_written_and_nothing_else_is() {
+        let key = Key::from_bits(0x0123_4567_89ab_4cde_8f01_2345_6789_abcd);
+        let text = "01234567-89ab-4cde-8f01-23456789abcd";
+        assert_eq!(key.to_string(), text);
+        assert_eq!(Key::parse(text), Ok(key));
+        for at in 0..text.len() {
+            for other in ["A", "g", "-", "0", " "] {
+                let mut changed = text.to_string();
+                changed.replace_range(at..=at, other);
+                match Key::parse(&changed) {
+                    Ok(read) => assert_eq!(read.to_string(), changed),
+                    Err(_) => assert!(other != "0" || text.as_bytes()[at] == b'-', "{changed}"),
+                }
+            }
+        }
+        assert!(Key::parse(&text[1..]).is_err() && Key::parse("").is_err());
+        assert!(Key::parse("0123456789ab4cde8f0123456789abcd0123").is_err());
     }
 }

@@ -61,6 +61,16 @@ fn next_for_resources(
     newcomer: Option<Candidate<'_>>,
     nonce: u128,
 ) -> Option<(Place, Taken)> {
+    let fit = first_fitting(pool, resources, newcomer)?;
+    Some((fit.place, fit.taken(choose_for(resources, &fit.open, fit.wanted, fit.holder, nonce))))
+}
+
+/// The first in order that can be served now, and what it can be given.
+pub(crate) fn first_fitting<'a>(
+    pool: &'a Pool,
+    resources: &'a Resources,
+    newcomer: Option<Candidate<'a>>,
+) -> Option<Fit<'a>> {
     if resources.free.is_empty() {
         return None;
     }
@@ -68,19 +78,14 @@ fn next_for_resources(
     heads.sort_unstable_by_key(|(place, ..)| *place);
     // What somebody further ahead could use is not given to those behind.
     let mut unclaimed = Cow::Borrowed(&resources.open);
-    for (place, demand, holder) in heads {
+    for candidate in heads {
+        let (_, demand, holder) = candidate;
         let matching = pool.matching(resources, demand);
-        let wanted = match demand.amount {
-            Amount::Count(count) => usize::try_from(count).expect("a count fits in memory"),
-            Amount::All => matching.len(),
-        };
         let open = resources.only_for(unclaimed.and(&matching), demand, holder);
-        if wanted > 0 && wanted <= open.len() {
-            let names = choose_for(resources, &open, wanted, holder, nonce);
-            let units = u32::try_from(names.len()).expect("resources of a pool are bounded");
-            let (all, dirty) = (demand.amount == Amount::All, demand.dirty);
-            return Some((place, Taken { units, resources: names.into(), all, dirty }));
-        }
+        let open = match Fit::of(&matching, candidate, open) {
+            Ok(fit) => return Some(fit),
+            Err(open) => open,
+        };
         if pool.order == Order::Strict && !Mistake::IgnoresClaims.is_made() {
             unclaimed.to_mut().subtract(&open);
             if unclaimed.is_empty() {
@@ -89,6 +94,33 @@ fn next_for_resources(
         }
     }
     None
+}
+
+/// Somebody for whom there is room, and the resources it could be given.
+pub(crate) struct Fit<'a> {
+    pub(crate) place: Place,
+    demand: &'a Demand,
+    holder: Option<&'a HolderId>,
+    pub(crate) open: Ordinals,
+    pub(crate) wanted: usize,
+}
+
+impl<'a> Fit<'a> {
+    /// Gives the open ones back if they are too few.
+    pub(crate) fn of(matching: &Ordinals, candidate: Candidate<'a>, open: Ordinals) -> Result<Self, Ordinals> {
+        let (place, demand, holder) = candidate;
+        let wanted = match demand.amount {
+            Amount::Count(count) => usize::try_from(count).expect("a count fits in memory"),
+            Amount::All => matching.len(),
+        };
+        if wanted > 0 && wanted <= open.len() { Ok(Self { place, demand, holder, open, wanted }) } else { Err(open) }
+    }
+
+    pub(crate) fn taken(&self, names: Vec<ResourceName>) -> Taken {
+        let units = u32::try_from(names.len()).expect("resources of a pool are bounded");
+        let (all, dirty) = (self.demand.amount == Amount::All, self.demand.dirty);
+        Taken { units, resources: names.into(), all, dirty }
+    }
 }
 
 /// So many of the open ones; first of all what is reserved for whoever gets them.
@@ -185,6 +217,7 @@ mod tests {
 
     use crate::command::{Capacity, PoolSpec, ResourceSpec};
     use crate::names::{LabelName, Labels, Priority, Token, WaiterId};
+    use crate::policy::Scripts;
     use crate::pool::fits;
     use crate::selector::Selector;
 
@@ -272,6 +305,7 @@ mod tests {
                 declared: true,
                 cleaning: false,
                 fair: None,
+                scripts: Scripts::default(),
             };
             let (first, second) = (spec(), spec());
             let mut pool = Pool::new(&first);

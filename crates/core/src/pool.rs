@@ -12,8 +12,9 @@ use crate::mutation::Mistake;
 use crate::names::*;
 use crate::queue::{Listed, Ordinals, Queue};
 use crate::record::Waiter;
+use crate::scores::Scripting;
 use crate::time::{Timestamp, Ttl};
-use crate::view::{Place, Rank, Reservation};
+use crate::view::{Place, Reservation};
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Pool {
@@ -32,6 +33,8 @@ pub struct Pool {
     pub(crate) until: Option<Timestamp>,
     /// How waiters take turns, if not in the order in which they came.
     pub(crate) turns: Option<Box<Turns>>,
+    /// The user's own code, if it has any.
+    pub(crate) scripting: Option<Box<Scripting>>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -297,6 +300,7 @@ impl Pool {
             idle_since: None,
             until: None,
             turns: None,
+            scripting: None,
         };
         pool.set(spec);
         pool
@@ -354,6 +358,8 @@ impl Pool {
             Kind::Resources(kept) => kept.listed(),
         });
         self.queue.serve_in_turn(spec.fair.is_some());
+        let scripts = (!spec.scripts.is_empty()).then(|| spec.scripts.clone());
+        self.scripting = scripts.map(|scripts| Box::new(Scripting { scripts, faults: 0 }));
         // Who waits is told by the state, which knows the waiters.
         self.turns = match (self.turns.take(), &spec.fair) {
             (_, None) => None,
@@ -387,7 +393,8 @@ impl Pool {
         };
         let cleaning = matches!(&self.kind, Kind::Resources(kept) if kept.cleaning);
         let fair = self.turns.as_ref().map(|turns| turns.share.clone());
-        PoolSpec { capacity, order: self.order, window: self.window, declared: self.declared, cleaning, fair }
+        let scripts = self.scripting.as_ref().map(|scripting| scripting.scripts.clone()).unwrap_or_default();
+        PoolSpec { capacity, order: self.order, window: self.window, declared: self.declared, cleaning, fair, scripts }
     }
 
     pub fn condition(&self) -> &Condition {
@@ -412,6 +419,18 @@ impl Pool {
     pub fn restore_turn_served(&mut self, priority: Priority, turn: i64) {
         if let Some(turns) = &mut self.turns {
             turns.set_clock(priority, turn);
+        }
+    }
+
+    /// How often its scripts have failed since they were set.
+    pub fn script_faults(&self) -> u32 {
+        self.scripting.as_ref().map_or(0, |scripting| scripting.faults)
+    }
+
+    /// For recovery.
+    pub fn restore_script_faults(&mut self, faults: u32) {
+        if let Some(scripting) = &mut self.scripting {
+            scripting.faults = faults;
         }
     }
 
@@ -452,7 +471,7 @@ impl Pool {
             None => self.queue.place_of_arrival(priority, arrival),
             Some(turns) => {
                 let turn = turns.turn(priority, holder, self.asked(demand));
-                Place::ranked(priority, Rank::at(turn), arrival)
+                Place::ranked(priority, self.queue.rank_at(priority, turn), arrival)
             }
         }
     }

@@ -37,7 +37,7 @@ impl State {
             Query::Owners { after, limit } => Ok(View::Owners(self.owners_page(after.as_ref(), *limit))),
             Query::Stats => Ok(View::Stats(self.stats())),
             Query::Explain { pool, who, limit } => {
-                let explanation = self.explain(pool, who.as_ref(), *limit, now)?;
+                let explanation = self.explain(pool, who.as_ref(), *limit, now, None)?;
                 Ok(View::Explained(alloc::boxed::Box::new(explanation)))
             }
             Query::Waits { namespace, holder, after, limit } => {
@@ -120,7 +120,8 @@ impl State {
                 reserved: resource.reserved.as_deref().cloned(),
             })
             .collect();
-        Ok(PoolDetail { summary: self.pool_view(path, pool), spec: pool.spec(), resources })
+        let (summary, script_faults) = (self.pool_view(path, pool), pool.script_faults());
+        Ok(PoolDetail { summary, spec: pool.spec(), resources, script_faults })
     }
 
     fn holds_page(
@@ -259,6 +260,9 @@ impl State {
 
     /// What whoever was granted something is told of it.
     fn told(&self, path: &PoolPath, taken: &Taken) -> Vec<ResourceSpec> {
+        if taken.resources.is_empty() {
+            return Vec::new();
+        }
         // A held resource stays in its pool. Of a place in a rate window that is over no more than the name may be known.
         let pool = self.pools.get(path);
         let told = |name: &ResourceName| match pool.and_then(|pool| pool.resource(name)) {

@@ -251,12 +251,24 @@ impl Queue {
         self.present.range(all.clone()).next_back().max(self.away.range(all).next_back()).copied()
     }
 
-    /// The place of somebody who comes now, where arrival decides: behind all of its priority, wherever they were put.
+    /// The place of somebody who comes now, where arrival decides: behind all of its priority, wherever they were put. It has a
+    /// turn of its own, so that somebody can be put between it and those before it.
     pub(crate) fn place_of_arrival(&self, priority: Priority, arrival: WaiterId) -> Place {
         let place = Place::new(priority, arrival);
         match self.last(priority).filter(|_| self.ranked > 0) {
-            Some(last) if last > place => Place::ranked(priority, Rank::at(last.rank().turn), arrival),
+            Some(last) if last > place => Place::ranked(priority, Rank::at(last.rank().turn + 1), arrival),
             _ => place,
+        }
+    }
+
+    /// The rank of somebody who comes for this turn: behind those who have the same, with room between them.
+    pub(crate) fn rank_at(&self, priority: Priority, turn: i64) -> Rank {
+        let at = |within, arrival| Place::ranked(priority, Rank { turn, within }, WaiterId(arrival));
+        let same = at(0, 0)..=at(u32::MAX, u64::MAX);
+        let last = self.present.range(same.clone()).next_back().max(self.away.range(same).next_back());
+        match last.map(|last| last.rank().within).filter(|within| *within >= Rank::WITHIN) {
+            Some(within) => Rank { turn, within: within + (u32::MAX - within) / 2 },
+            None => Rank::at(turn),
         }
     }
 

@@ -12,6 +12,7 @@ use core::fmt;
 
 use crate::command::Condition;
 use crate::names::*;
+use crate::policy::Which;
 use crate::time::{Timestamp, Ttl};
 use crate::view::HoldView;
 
@@ -124,6 +125,14 @@ pub enum Refusal {
         size: u32,
         condition: Condition,
     },
+    /// What the pool is to carry does not compile, fails when it is tried, or has no say in such a pool.
+    BadScript {
+        pool: PoolPath,
+        which: Which,
+        /// The line and the column, from 1, where that is known.
+        at: Option<(u32, u32)>,
+        why: String,
+    },
 }
 
 /// One of those who wait for each other.
@@ -195,6 +204,7 @@ impl Refusal {
             Self::NotReleasable { .. } => "not_releasable",
             Self::MovedOn { .. } | Self::Changed { .. } => "moved_on",
             Self::PoolChanged { .. } => "pool_changed",
+            Self::BadScript { .. } => "bad_script",
         }
     }
 
@@ -245,6 +255,7 @@ impl Refusal {
             Self::MovedOn { .. } | Self::Changed { .. } | Self::PoolChanged { .. } => {
                 "look again, and decide on what is there now".into()
             }
+            Self::BadScript { .. } => "mend the script, and set the pool again: nothing has been changed".into(),
         }
     }
 }
@@ -338,6 +349,12 @@ impl fmt::Display for Refusal {
                     Some(name) => write!(f, "resource `{name}` of pool `{}` has changed: it is {state}", pool.name()),
                     None => write!(f, "pool `{}` has changed: its size is {size}, and it is {state}", pool.name()),
                 }
+            }
+            Self::BadScript { pool, which, at: Some((line, column)), why } => {
+                write!(f, "`{}` of pool `{}`, line {line}, column {column}: {why}", which.field(), pool.name())
+            }
+            Self::BadScript { pool, which, at: None, why } => {
+                write!(f, "`{}` of pool `{}` {why}", which.field(), pool.name())
             }
         }
     }

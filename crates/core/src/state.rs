@@ -155,9 +155,6 @@ impl State {
                 if let (Some(request), false) = (&hold.request, *how == HoldEnd::Unreceived) {
                     self.remember(at, hold.pool.namespace().clone(), request.clone(), Some(*token));
                 }
-                for (pool, _) in hold.parts() {
-                    self.note_idle(at, pool);
-                }
             }
             Event::WaitEnded { id, how, .. } => {
                 let waiter = self.remove_waiter(*id, false);
@@ -249,6 +246,11 @@ impl State {
             }
             Event::ReservationEnded { pool, resource, .. } => self.set_reserved(pool, resource, None),
             Event::WaiterMoved { id, priority, rank, .. } => self.rank_waiter(*id, *priority, *rank),
+            Event::PolicyFailed { pool, .. } => {
+                if let Some(scripting) = &mut self.pool_mut(pool).scripting {
+                    scripting.faults += 1;
+                }
+            }
         }
     }
 
@@ -378,17 +380,9 @@ impl State {
     }
 
     fn insert_hold(&mut self, token: Token, mut hold: Box<Hold>) {
-        self.note_busy(&hold.pool.clone());
-        let (path, pool) = self.pools.get_key_value(&hold.pool).expect("a hold's pool is there");
-        debug_assert!(!pool.holds.contains(token));
-        // All holds of a pool share one copy of its name.
-        hold.pool = path.clone();
-        self.pool_mut(&hold.pool).take(token, &hold.taken);
+        self.take(token, &mut hold.pool, &hold.taken);
         for part in hold.also.iter_mut().filter(|part| part.until.is_none()) {
-            self.note_busy(&part.pool);
-            let (path, _) = self.pools.get_key_value(&part.pool).expect("a hold's pools are there");
-            part.pool = path.clone();
-            self.pool_mut(&part.pool).take(token, &part.taken);
+            self.take(token, &mut part.pool, &part.taken);
         }
         self.hold_keys.insert(hold.key, token);
         if let Some(deadline) = hold.deadline {
@@ -409,6 +403,14 @@ impl State {
         self.holds.insert(token, hold);
     }
 
+    fn take(&mut self, token: Token, path: &mut PoolPath, taken: &Taken) {
+        // All holds of a pool share one copy of its name.
+        let (known, pool) = self.pools.get_key_value(path).expect("a hold's pool is there");
+        debug_assert!(!pool.holds.contains(token));
+        *path = known.clone();
+        self.note_busy(path).take(token, taken);
+    }
+
     fn remove_hold(&mut self, at: Timestamp, token: Token, how: &HoldEnd) -> Box<Hold> {
         let hold = self.holds.remove(&token).expect("a hold that ends is there");
         for (path, taken) in hold.parts() {
@@ -420,6 +422,7 @@ impl State {
                 }
             }
             pool.give_back(at, token, taken, left_dirty(taken, how));
+            note_idle(pool, path, at, self.pool_idle, &mut self.deadlines);
         }
         self.hold_keys.remove(&hold.key);
         if let Some(deadline) = hold.deadline {
@@ -644,22 +647,17 @@ impl State {
     }
 
     /// The pool is in use, or stays anyway: it does not vanish.
-    fn note_busy(&mut self, path: &PoolPath) {
-        if let Some(pool) = self.pools.get_mut(path)
-            && let Some(since) = pool.idle_since.take()
-        {
+    fn note_busy(&mut self, path: &PoolPath) -> &mut Pool {
+        let pool = self.pools.get_mut(path).expect("a pool that is used is there");
+        if let Some(since) = pool.idle_since.take() {
             self.deadlines.remove(&(since + self.pool_idle, Due::Idle(path.clone())));
         }
+        pool
     }
 
     fn note_idle(&mut self, at: Timestamp, path: &PoolPath) {
         let pool = self.pools.get_mut(path).expect("a pool outlives its holds and waiters");
-        // Out of service it stays: an operator's quarantine must not end by itself.
-        let may_vanish = !pool.declared && pool.condition == Condition::InService;
-        if may_vanish && pool.holds.is_empty() && pool.queue.is_empty() && pool.idle_since.is_none() {
-            pool.idle_since = Some(at);
-            self.deadlines.insert((at + self.pool_idle, Due::Idle(path.clone())));
-        }
+        note_idle(pool, path, at, self.pool_idle, &mut self.deadlines);
     }
 
     fn remember(&mut self, at: Timestamp, namespace: Namespace, request: RequestId, token: Option<Token>) {
@@ -691,6 +689,22 @@ impl State {
                 self.requests.remove(&entry);
             }
         }
+    }
+}
+
+/// If nobody has or wants anything of the pool, and it may vanish, it will.
+fn note_idle(
+    pool: &mut Pool,
+    path: &PoolPath,
+    at: Timestamp,
+    pool_idle: Ttl,
+    deadlines: &mut BTreeSet<(Timestamp, Due)>,
+) {
+    // Out of service it stays: an operator's quarantine must not end by itself.
+    let may_vanish = !pool.declared && pool.condition == Condition::InService;
+    if may_vanish && pool.holds.is_empty() && pool.queue.is_empty() && pool.idle_since.is_none() {
+        pool.idle_since = Some(at);
+        deadlines.insert((at + pool_idle, Due::Idle(path.clone())));
     }
 }
 

@@ -225,6 +225,8 @@ pub struct PoolDetail {
     pub summary: PoolView,
     pub spec: PoolSpec,
     pub resources: Vec<ResourceView>,
+    /// How often its scripts have failed since they were set.
+    pub script_faults: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

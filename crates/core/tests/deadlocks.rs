@@ -119,7 +119,15 @@ impl Random {
             _ => Capacity::Units(1),
         };
         let order = if self.below(3) == 0 { Order::Backfill } else { Order::Strict };
-        PoolSpec { capacity, order, window: None, declared: true, cleaning: false, fair: None }
+        PoolSpec {
+            capacity,
+            order,
+            window: None,
+            declared: true,
+            cleaning: false,
+            fair: None,
+            scripts: Scripts::default(),
+        }
     }
 
     fn part(&mut self, pool: &str) -> Part {

@@ -395,7 +395,15 @@ fn resource_name(number: u64) -> ResourceName {
 }
 
 fn units(size: u32, order: Order) -> PoolSpec {
-    PoolSpec { capacity: Capacity::Units(size), order, window: None, declared: true, cleaning: false, fair: None }
+    PoolSpec {
+        capacity: Capacity::Units(size),
+        order,
+        window: None,
+        declared: true,
+        cleaning: false,
+        fair: None,
+        scripts: Scripts::default(),
+    }
 }
 
 fn gpus(numbers: &[u64], placement: Placement) -> PoolSpec {
@@ -409,5 +417,13 @@ fn gpus(numbers: &[u64], placement: Placement) -> PoolSpec {
         })
         .collect();
     let capacity = Capacity::Resources { placement, resources };
-    PoolSpec { capacity, order: Order::Strict, window: None, declared: true, cleaning: false, fair: None }
+    PoolSpec {
+        capacity,
+        order: Order::Strict,
+        window: None,
+        declared: true,
+        cleaning: false,
+        fair: None,
+        scripts: Scripts::default(),
+    }
 }

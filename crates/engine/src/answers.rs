@@ -5,21 +5,20 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use crate::Answered;
 
 pub fn channel() -> (Sender, Receiver) {
-    let shared = Arc::new(Shared { line: Mutex::default(), senders: AtomicUsize::new(1) });
-    (Sender { shared: shared.clone() }, Receiver { shared, taken: VecDeque::new() })
+    let shared = Arc::<Shared>::default();
+    let side = Arc::new(Side { shared: shared.clone() });
+    (Sender { side }, Receiver { shared, taken: VecDeque::new() })
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Shared {
     line: Mutex<Line>,
-    senders: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -27,7 +26,10 @@ struct Line {
     answers: VecDeque<Answered>,
     /// Of the receiver, if it waits.
     waker: Option<Waker>,
+    /// The receiver takes no more.
     closed: bool,
+    /// Nobody is left who could send.
+    over: bool,
 }
 
 impl Shared {
@@ -37,9 +39,27 @@ impl Shared {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Sender {
+    side: Arc<Side>,
+}
+
+/// What all senders have in common: it goes with the last of them. Counted once, because each request has a sender.
+#[derive(Debug)]
+struct Side {
     shared: Arc<Shared>,
+}
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        let mut line = self.shared.line();
+        line.over = true;
+        let waker = line.waker.take();
+        drop(line);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
 }
 
 /// Nobody listens any more.
@@ -56,30 +76,12 @@ impl Sender {
 
     /// Leaves an answer there. If the receiver waits, it is for the caller to wake it.
     pub fn push(&self, answered: Answered) -> Result<Option<Waker>, Closed> {
-        let mut line = self.shared.line();
+        let mut line = self.side.shared.line();
         if line.closed {
             return Err(Closed);
         }
         line.answers.push_back(answered);
         Ok(line.waker.take())
-    }
-}
-
-impl Clone for Sender {
-    fn clone(&self) -> Self {
-        self.shared.senders.fetch_add(1, Ordering::Relaxed);
-        Self { shared: self.shared.clone() }
-    }
-}
-
-impl Drop for Sender {
-    fn drop(&mut self) {
-        if self.shared.senders.fetch_sub(1, Ordering::AcqRel) == 1 {
-            let waker = self.shared.line().waker.take();
-            if let Some(waker) = waker {
-                waker.wake();
-            }
-        }
     }
 }
 
@@ -105,8 +107,7 @@ impl Receiver {
         if let Some(answered) = self.taken.pop_front() {
             return Poll::Ready(Some(answered));
         }
-        // Whoever sends last leaves after it has sent.
-        if line.closed || self.shared.senders.load(Ordering::Acquire) == 0 {
+        if line.closed || line.over {
             return Poll::Ready(None);
         }
         if !line.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
@@ -151,7 +152,7 @@ impl Drop for Receiver {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::{AtomicU64, Ordering};
     use std::task::Wake;
 
     use super::*;

@@ -8,11 +8,14 @@ use std::sync::{Arc, Weak};
 
 use tenure_core::mutation::Mistake;
 use tenure_core::{
-    Command, Event, HoldLost, Machine, Refusal, Reply, Seq, SessionId, Stamp, State, Timestamp, Token, WaiterId,
+    Command, Event, HoldLost, Machine, Query, Refusal, Reply, Seq, SessionId, Stamp, State, Timestamp, Token, View,
+    WaiterId,
 };
 
 /// The most events in a batch, give or take one command's: readers of the log read whole entries.
 pub(crate) const EVENTS_PER_BATCH_MAX: usize = 8_192;
+/// The most operations of scripts in a batch, give or take one command's: nobody in it is answered before it is closed.
+const OPERATIONS_PER_BATCH_MAX: u64 = 500_000;
 /// How many calls may listen for one wait: one, and those that repeated it because they feared for the first.
 const LISTENERS_PER_WAITER_MAX: usize = 16;
 /// How many lost holds a connection may have been told of and not have heard yet: some batches full. Holds can also be
@@ -78,6 +81,8 @@ pub struct Batch<C> {
     pub events: Vec<Event>,
     pub answers: Vec<(C, Reply)>,
     pub commands: usize,
+    /// What scripts took.
+    operations: u64,
     /// Whether somebody can go on once it is durable.
     urgent: bool,
 }
@@ -85,7 +90,7 @@ pub struct Batch<C> {
 impl<C> Default for Batch<C> {
     fn default() -> Self {
         let (at, first) = (Timestamp::default(), Seq::default());
-        Self { at, first, events: Vec::new(), answers: Vec::new(), commands: 0, urgent: false }
+        Self { at, first, events: Vec::new(), answers: Vec::new(), commands: 0, operations: 0, urgent: false }
     }
 }
 
@@ -145,6 +150,15 @@ impl<C: Caller> Desk<C> {
         self.machine.state()
     }
 
+    /// How things stand, as of the batch under way.
+    pub fn query(&self, query: &Query) -> Result<View, Refusal> {
+        self.query_at(query, self.batch_time())
+    }
+
+    pub fn query_at(&self, query: &Query, at: Timestamp) -> Result<View, Refusal> {
+        self.machine.query_at(query, at)
+    }
+
     pub fn next_deadline(&self) -> Option<Timestamp> {
         self.machine.next_deadline()
     }
@@ -184,7 +198,7 @@ impl<C: Caller> Desk<C> {
 
     /// Whether the batch must be closed before anything else is handled.
     pub fn is_full(&self) -> bool {
-        self.batch.events.len() >= EVENTS_PER_BATCH_MAX
+        self.batch.events.len() >= EVENTS_PER_BATCH_MAX || self.batch.operations >= OPERATIONS_PER_BATCH_MAX
     }
 
     pub fn finish(&mut self) -> Batch<C> {
@@ -343,6 +357,7 @@ impl<C: Caller> Desk<C> {
                 _ => {}
             }
         }
+        self.batch.operations = self.batch.operations.saturating_add(outcome.operations);
         let events = outcome.events.len();
         self.batch.events.extend(outcome.events);
         // Before whoever is served in its place.
@@ -371,5 +386,100 @@ impl<C: Caller> Desk<C> {
 impl<C: Caller> fmt::Debug for Desk<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Desk").field("listeners", &self.listeners.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::{
+        Acquire, Amount, Budget, Capacity, Demand, Fault, Holder, Labels, Limits, Namespace, Offer, Order, Placement,
+        Policies, Policy, PoolName, PoolPath, PoolSpec, Priority, Request, ResourceName, ResourceSpec, Script, Scripts,
+        SetPool, Wait, Which,
+    };
+
+    use super::*;
+
+    /// Takes 6,000 operations for each score.
+    struct Slow;
+
+    impl Policies for Slow {
+        fn compile(&self, _: Which, _: &str) -> Result<Arc<dyn Policy>, Fault> {
+            Ok(Arc::new(Self))
+        }
+    }
+
+    impl Policy for Slow {
+        fn score(&self, _: &Request<'_>, _: Option<&Offer<'_>>, budget: &mut Budget) -> Result<i64, Fault> {
+            budget.spend(6_000)?;
+            Ok(1)
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    struct Numbered(usize);
+
+    impl Caller for Numbered {
+        type Id = usize;
+
+        fn id(&self) -> usize {
+            self.0
+        }
+
+        fn returns(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_batch_in_which_scripts_took_much_is_full_and_the_next_goes_on() {
+        let machine = Machine::new(Limits::default()).with_policies(Arc::new(Slow));
+        let mut nonce = 0_u128;
+        let nonces = move || {
+            nonce += 1;
+            nonce << 64 | nonce
+        };
+        let mut desk = Desk::new(machine, Box::new(nonces));
+        let path = PoolPath::new(Namespace::default(), PoolName::parse("gpus").expect("a name"));
+        let resource = |n| ResourceSpec {
+            name: ResourceName::parse(&format!("r{n}")).expect("a name"),
+            labels: Labels::default(),
+            properties: Labels::default(),
+        };
+        let spec = PoolSpec {
+            capacity: Capacity::Resources { placement: Placement::First, resources: (0..16).map(resource).collect() },
+            order: Order::Strict,
+            window: None,
+            declared: true,
+            cleaning: false,
+            fair: None,
+            scripts: Scripts { place: Some(Script::parse("slow").expect("a script")), order: None },
+        };
+        desk.begin(Timestamp::from_millis(1));
+        desk.command(Command::SetPool(SetPool { pool: path.clone(), spec }), Numbered(0));
+        let mut batches = Vec::new();
+        for n in 1..=16 {
+            if desk.is_full() {
+                batches.push(desk.finish().answers.len());
+                desk.begin(Timestamp::from_millis(1));
+            }
+            let acquire = Acquire {
+                pool: path.clone(),
+                demand: Demand { amount: Amount::Count(1), selector: None, dirty: false },
+                size: None,
+                lifetime: None,
+                wait: Wait::Try,
+                priority: Priority::default(),
+                holder: Arc::new(Holder::parse(&format!("h{n}"), []).expect("a holder")),
+                session: None,
+                request: None,
+                also: Box::default(),
+                holds_on: false,
+            };
+            desk.command(Command::Acquire(acquire), Numbered(n));
+        }
+        batches.push(desk.finish().answers.len());
+        // 96,000 operations for the first, 6,000 less for each that comes.
+        assert_eq!(batches, [8, 9]);
+        assert_eq!(desk.state().stats().holds, 16);
     }
 }

@@ -205,7 +205,7 @@ impl Driver {
             Mail::HangUp { ticket, unreceived } => self.desk.hang_up(ticket, unreceived),
             Mail::Detach { session, attachment } => self.desk.detach(session, attachment),
             Mail::Query { query, answer } => {
-                let view = self.desk.state().query_at(&query, self.desk.batch_time());
+                let view = self.desk.query(&query);
                 self.others.push(Delivery::View(answer, view));
             }
             Mail::Tick { done } => self.others.push(Delivery::Tick(done)),

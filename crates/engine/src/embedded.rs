@@ -2,8 +2,8 @@
 //!
 //! The writer takes mail, applies it in memory and closes a batch; the committer makes the batch durable with
 //! one sync, then sends its answers. While the committer syncs one batch the writer applies the next, to which all that
-//! comes in during the sync belongs. A batch of a few commands that finds nothing before it is committed by the writer
-//! itself: there is nothing to overlap, and waking another thread takes time.
+//! comes in during the sync belongs. The writer commits by itself what is not worth waking another thread for: a batch of
+//! a few commands, and on a machine of two processors any batch, since the other is busy with those who ask.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tenure_core::mutation::Mistake;
-use tenure_core::{Command, Limits, Machine, Query, Refusal, Seq, SessionId, State, Timestamp, Token, View};
+use tenure_core::{Command, Limits, Machine, Policies, Query, Refusal, Seq, SessionId, State, Timestamp, Token, View};
 use tokio::sync::{oneshot, watch};
 
 use crate::driver::{Driver, Mail, Prepared};
@@ -26,6 +26,11 @@ use crate::{Answer, Answered, Clock, Engine, EventPage, EventQuery, EventsGone, 
 pub const BATCH_MILLIS_MAX: u64 = 1;
 /// Batches up to this size are committed without waking the committer.
 const COMMANDS_WITHOUT_HANDOVER_MAX: usize = 4;
+/// With no more processors than this, so is any batch.
+const PROCESSORS_WITHOUT_HANDOVER_MAX: usize = 2;
+/// How long the writer looks out for more before it sleeps, after a batch of a few commands: whoever takes turns asks again
+/// as soon as it is answered, and being woken takes longer than that. It yields to anybody who has something to do.
+const LOOK_OUT: Duration = Duration::from_micros(100);
 /// How long a batch that only puts callers in queues waits for company: they cannot go on anyway, and often
 /// what comes next is the release they wait for.
 const LINGER: Duration = Duration::from_micros(200);
@@ -37,11 +42,13 @@ pub struct Options {
     pub mailbox_max: usize,
     /// Called when a batch could not be made durable. Nothing is answered after it.
     pub on_fatal: Box<dyn FnOnce(StoreError) + Send>,
+    /// What makes policies out of the scripts that pools carry. Without, pools that have any are refused.
+    pub policies: Option<Arc<dyn Policies>>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { limits: Limits::default(), mailbox_max: 65_536, on_fatal: Box::new(stop_the_process) }
+        Self { limits: Limits::default(), mailbox_max: 65_536, on_fatal: Box::new(stop_the_process), policies: None }
     }
 }
 
@@ -75,12 +82,19 @@ impl Embedded {
         let (announce, last) = watch::channel(state.counters().seq);
         let depth = Arc::new(AtomicUsize::new(0));
         let reader = store.reader();
-        let driver = Driver::new(Machine::restored(state, options.limits), Box::new(nonces()));
+        let machine = Machine::restored(state, options.limits);
+        let machine = match options.policies {
+            Some(policies) => machine.with_policies(policies),
+            None => machine,
+        };
+        let driver = Driver::new(machine, Box::new(nonces()));
         let to_writer = mail.clone();
         // If the writer is gone there is nobody to take it back; a restart finds the lease.
         let returns = move |mail| drop(to_writer.send(Letter::Mail(mail)));
         let committer = Committer::new(Box::new(store), announce, Box::new(returns), options.on_fatal);
         let committer = Arc::new(Mutex::new(committer));
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let is_small = processors <= PROCESSORS_WITHOUT_HANDOVER_MAX;
         let disk = Arc::new(Disk::default());
         let writer = Writer {
             driver,
@@ -89,6 +103,8 @@ impl Embedded {
             commits,
             committer: committer.clone(),
             disk: disk.clone(),
+            without_handover_max: if is_small { usize::MAX } else { COMMANDS_WITHOUT_HANDOVER_MAX },
+            looks_out: false,
             depth: depth.clone(),
             clock: clock.clone(),
         };
@@ -269,6 +285,10 @@ struct Writer {
     commits: Sender<Prepared>,
     committer: Arc<Mutex<Committer>>,
     disk: Arc<Disk>,
+    /// Batches up to this size are committed by the writer.
+    without_handover_max: usize,
+    /// The last batch was one of few commands.
+    looks_out: bool,
     depth: Arc<AtomicUsize>,
     clock: Arc<dyn Clock>,
 }
@@ -295,8 +315,9 @@ impl Writer {
                 return false;
             }
         }
+        self.looks_out = (1..=COMMANDS_WITHOUT_HANDOVER_MAX).contains(&prepared.commands);
         // Nothing is being committed, and only this thread says what is: the order is kept.
-        if prepared.commands <= COMMANDS_WITHOUT_HANDOVER_MAX {
+        if prepared.commands <= self.without_handover_max {
             return lock(&self.committer).commit(prepared);
         }
         self.disk.busy.store(true, Ordering::SeqCst);
@@ -314,17 +335,16 @@ impl Writer {
 
     /// Waits for mail or a deadline, and gathers what is there by then. None when it is over.
     fn next_batch(&mut self) -> Option<Batch> {
-        if self.inbox.is_empty() {
+        if self.inbox.is_empty() && !self.look_out() {
             let deadline = self.driver.next_deadline();
             self.wait(deadline.and_then(|deadline| self.clock.until(deadline)))?;
         }
+        while let Ok(letter) = self.mailbox.try_recv() {
+            self.open(letter);
+        }
         let at = self.clock.now().max(self.driver.now());
         self.driver.begin(at);
-        while !self.driver.is_full() && self.gather()? {
-            // A batch has one time. What comes much later must not get a lease that began before it was asked for.
-            if self.clock.now().millis_since(at) > BATCH_MILLIS_MAX {
-                break;
-            }
+        while !self.driver.is_full() && self.gather(at)? {
             let mail = self.inbox.pop_front().expect("it was just gathered");
             match &mail {
                 Mail::Command { .. } | Mail::Query { .. } => {
@@ -339,22 +359,41 @@ impl Writer {
         Some(Batch { prepared: self.driver.finish(), last: false })
     }
 
-    /// Whether there is mail for the batch under way, which is kept open as long as nobody would gain if it were closed.
-    /// None when it is over.
-    fn gather(&mut self) -> Option<bool> {
+    /// Whether there is mail for the batch under way, which was begun at `at` and is kept open as long as nobody would gain
+    /// if it were closed. None when it is over.
+    fn gather(&mut self, at: Timestamp) -> Option<bool> {
         while self.inbox.is_empty() {
-            match self.mailbox.try_recv() {
-                Ok(letter) => self.open(letter),
-                Err(_) if !self.driver.is_urgent() => {
-                    self.wait(Some(LINGER))?;
-                    return Some(!self.inbox.is_empty());
-                }
-                // What comes while the disk is busy comes along.
-                Err(_) if self.is_disk_busy() => self.wait(None)?,
-                Err(_) => return Some(false),
+            let lingers = !self.driver.is_urgent();
+            // What comes while the disk is busy comes along. When it is free it is not kept waiting.
+            if !lingers && !self.is_disk_busy() {
+                return Some(false);
+            }
+            self.wait(lingers.then_some(LINGER))?;
+            if lingers && self.inbox.is_empty() {
+                return Some(false);
+            }
+            // A batch has one time. What comes much later must not get a lease that began before it was asked for.
+            if self.clock.now().millis_since(at) > BATCH_MILLIS_MAX {
+                return Some(false);
             }
         }
         Some(true)
+    }
+
+    /// Whether mail comes at once, if that is likely.
+    fn look_out(&mut self) -> bool {
+        if !std::mem::take(&mut self.looks_out) {
+            return false;
+        }
+        let began = Instant::now();
+        while began.elapsed() < LOOK_OUT {
+            if let Ok(letter) = self.mailbox.try_recv() {
+                self.open(letter);
+                return true;
+            }
+            std::thread::yield_now();
+        }
+        false
     }
 
     /// Those who wait are told that they wait in vain, and so are commands that came too late. What was given up in
@@ -460,13 +499,11 @@ impl Committer {
         // A batch that changed nothing still waits its turn: its answers may rest on the one before.
         if commit.entry.is_some() || commit.rows.is_some() {
             let started = Instant::now();
-            if let Err(error) = self.store.commit(&commit) {
-                if let Some(on_fatal) = self.on_fatal.take() {
-                    on_fatal(error);
-                }
-                return false;
+            let entry = commit.entry.clone();
+            if let Err(error) = self.store.commit(commit) {
+                return self.fail(error);
             }
-            metrics::committed(started.elapsed(), commands, commit.entry.as_deref());
+            metrics::committed(started.elapsed(), commands, entry.as_deref());
             announce.send_replace(last);
         }
         let mut listeners = Vec::new();
@@ -476,7 +513,17 @@ impl Committer {
             }
         }
         listeners.into_iter().for_each(Waker::wake);
-        true
+        match self.store.follow() {
+            Ok(()) => true,
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn fail(&mut self, error: StoreError) -> bool {
+        if let Some(on_fatal) = self.on_fatal.take() {
+            on_fatal(error);
+        }
+        false
     }
 }
 

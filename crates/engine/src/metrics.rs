@@ -29,6 +29,9 @@ pub(crate) fn committed(took: Duration, commands: usize, entry: Option<&Entry>) 
                 holds.record(lasted(*since));
             }
             Event::WaitEnded { how: WaitEnd::TimedOut, .. } => counted.wait_timeouts += 1,
+            Event::PolicyFailed { which, .. } => {
+                counter!("tenure_policy_failures_total", "script" => which.as_str()).increment(1);
+            }
             _ => {}
         }
     }

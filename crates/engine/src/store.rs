@@ -15,6 +15,7 @@ mod recovery;
 mod rows;
 pub(crate) mod simulation;
 mod snapshot;
+mod tail;
 
 pub use disk::{DiskOptions, DiskStore, Durability, Retention};
 pub use memory::MemoryStore;
@@ -30,7 +31,12 @@ use crate::{EventPage, EventQuery, EventsGone};
 /// The writing side. It has one user, the engine's committer.
 pub trait Store: Send + 'static {
     /// Makes the batch durable as a whole before it returns. After an error nothing more may be committed.
-    fn commit(&mut self, commit: &Commit) -> Result<(), StoreError>;
+    fn commit(&mut self, commit: Commit) -> Result<(), StoreError>;
+
+    /// What is left to do after a commit, and need not be waited for. Errors are as those of a commit.
+    fn follow(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     fn reader(&self) -> Arc<dyn LogReader>;
 }
@@ -45,7 +51,7 @@ pub trait LogReader: Send + Sync + 'static {
 pub struct Commit {
     /// None if the batch changed nothing.
     pub entry: Option<Arc<Entry>>,
-    /// What has changed in the rows since they were last written.
+    /// What has changed in the rows since they were last written. They may come later than the entry: it tells the same.
     pub rows: Option<RowChanges>,
 }
 

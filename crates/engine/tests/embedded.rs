@@ -20,7 +20,7 @@ struct Gate {
 }
 
 impl Store for Gate {
-    fn commit(&mut self, commit: &Commit) -> Result<(), StoreError> {
+    fn commit(&mut self, commit: Commit) -> Result<(), StoreError> {
         self.asked.send(()).expect("the test listens");
         self.allowed.recv().expect("the test answers")?;
         self.inner.commit(commit)

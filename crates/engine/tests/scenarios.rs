@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use tenure_core::{Limits, State};
 use tenure_engine::{DiskOptions, DiskStore, Durability, Embedded, Engine, ManualClock, MemoryStore, Options};
 use tenure_scenario::{Millis, Scenario, run_tests, translate, trials};
+use tenure_script::RhaiPolicies;
 
 fn main() -> ExitCode {
     run_tests(trials("engine", |_| true, async |scenario| OnEngine::new(Here::new(scenario)).await))
@@ -43,7 +44,8 @@ impl World for Here {
     }
 
     async fn start(&mut self) {
-        let options = Options { limits: self.limits, ..Options::default() };
+        let options =
+            Options { limits: self.limits, policies: Some(Arc::new(RhaiPolicies::new())), ..Options::default() };
         let (clock, pool_idle) = (self.clock.clone(), self.limits.pool_idle);
         self.engine = Some(match &self.data {
             None => Embedded::start(State::new(pool_idle), MemoryStore::new(), clock, options),

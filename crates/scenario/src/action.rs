@@ -232,6 +232,11 @@ pub struct SetPool {
     pub window: Option<Millis>,
     pub cleaning: bool,
     pub fair: Option<Fair>,
+    /// What the scripts are that score resources, and those who wait.
+    pub place_by: Option<String>,
+    pub order_by: Option<String>,
+    /// Only if this is its size now.
+    pub size_was: Option<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -268,6 +273,16 @@ pub struct SetCondition {
     pub resource: Option<String>,
     pub condition: Condition,
     pub lasts: Option<Millis>,
+    /// Only if this is its condition now.
+    pub state_was: Option<State>,
+}
+
+/// A condition without its note.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    InService,
+    Drained,
+    Quarantined,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -535,8 +550,10 @@ fn set_pool(arguments: &mut Arguments) -> Result<SetPool, String> {
     });
     let weights = weights.collect::<Result<_, _>>()?;
     let fair = arguments.get("fair").map(|by| Fair { by, weights });
-    let cleaning = arguments.flag("cleaning");
-    Ok(SetPool { pool, capacity, backfill, window: arguments.duration("window")?, cleaning, fair })
+    let (cleaning, size_was) = (arguments.flag("cleaning"), arguments.number("size-was")?);
+    let (place_by, order_by) = (arguments.get("place-by"), arguments.get("order-by"));
+    let window = arguments.duration("window")?;
+    Ok(SetPool { pool, capacity, backfill, window, cleaning, fair, place_by, order_by, size_was })
 }
 
 /// `a gpu mem=80 @port=3000`: the name, labels, and properties with an `@`.
@@ -562,5 +579,12 @@ fn set_condition(
     let pool = pool(arguments)?;
     let condition = condition(arguments.get("note"))?;
     let (resource, lasts) = (arguments.get("resource"), arguments.duration("for")?);
-    Ok(Action::SetCondition(SetCondition { pool, resource, condition, lasts }))
+    let state_was = match arguments.get("state-was").as_deref() {
+        None => None,
+        Some("in-service") => Some(State::InService),
+        Some("drained") => Some(State::Drained),
+        Some("quarantined") => Some(State::Quarantined),
+        Some(other) => return Err(format!("`{other}` is not a condition")),
+    };
+    Ok(Action::SetCondition(SetCondition { pool, resource, condition, lasts, state_was }))
 }

@@ -2,8 +2,10 @@
 //! simplest way: it ends what is due, knows who listens for which wait, and keeps all events.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use tenure_core::{Command, Event, Limits, Machine, Reply, Stamp, State, Timestamp, WaiterId};
+use tenure_script::RhaiPolicies;
 
 use crate::action::{Action, InSession};
 use crate::outcome::Outcome;
@@ -41,7 +43,7 @@ impl Rules {
     pub fn new(scenario: &Scenario) -> Self {
         let limits = translate::limits(&scenario.limits);
         Self {
-            machine: Machine::new(limits),
+            machine: Machine::new(limits).with_policies(Arc::new(RhaiPolicies::new())),
             limits,
             running: true,
             now: translate::START,
@@ -119,7 +121,8 @@ impl Rules {
             state.evolve(*at, event);
         }
         assert!(state == *self.machine.state(), "replaying the events gives the state they came from");
-        self.machine = Machine::restored(state, self.limits);
+        let machine = Machine::restored(state, self.limits);
+        self.machine = machine.with_policies(Arc::new(RhaiPolicies::new()));
         self.running = true;
         self.apply_only(Command::Restart);
         self.expire();
@@ -198,7 +201,7 @@ impl Stage for Rules {
                 }
                 match translate::query(action) {
                     Ok(Some(query)) => {
-                        return match self.machine.state().query_at(&query, self.now) {
+                        return match self.machine.query_at(&query, self.now) {
                             Ok(view) => translate::view(action, &view),
                             Err(refusal) => translate::refused(&refusal),
                         };

@@ -231,3 +231,64 @@ mod tests {
         assert!(!format!("{good:?}").contains('G'));
     }
 }
+
+#[cfg(test)]
+mod fuzzing {
+    use tenure_fuzz::fuzz;
+
+    use super::*;
+
+    const PASSWORD: &str = "s3:cret";
+
+    fn is_let_in(door: &Door, given: &[u8]) -> Option<bool> {
+        let mut request = Request::new(());
+        request.headers_mut().insert(AUTHORIZATION, HeaderValue::from_bytes(given).ok()?);
+        Some(door.refuse::<_, ()>(&request).is_none())
+    }
+
+    fn basic(user: &[u8], password: &str) -> Vec<u8> {
+        let text = [user, b":", password.as_bytes()].concat();
+        [BASIC, BASE64_STANDARD.encode(text).as_bytes()].concat()
+    }
+
+    /// The first byte says at which port.
+    #[test]
+    fn any_header_but_the_password_in_one_of_its_forms_is_refused() {
+        let password = || Some(Password::parse(PASSWORD).unwrap());
+        let (grpc, http) = (Door::new(password(), Face::Grpc), Door::new(password(), Face::Http));
+        let bearer = [BEARER, PASSWORD.as_bytes()].concat();
+        let long = basic(&[b'x'; 300], PASSWORD);
+        let forms = [PASSWORD.into(), bearer.clone(), basic(b"", PASSWORD), basic("größe".as_bytes(), PASSWORD), long];
+        let samples: Vec<_> =
+            forms.iter().flat_map(|form| [[b"g", &form[..]].concat(), [b"h", &form[..]].concat()]).collect();
+        let words =
+            ["Basic ", "Bearer ", "basic ", " ", "\t", ":", "=", "==", "+", "/", "-", "_", "czM6Y3JldA==", PASSWORD];
+        fuzz("authorization", &samples, &words, |input| {
+            let Some((port, given)) = input.split_first() else { return "empty".into() };
+            let is_grpc = *port == b'g';
+            let Some(is_let_in_so) = is_let_in(if is_grpc { &grpc } else { &http }, given) else {
+                return "no header".into();
+            };
+            // Whoever is let in has said the password in a form that there is one of for each user.
+            let user = || {
+                BASE64_STANDARD
+                    .decode(given.strip_prefix(BASIC)?)
+                    .ok()?
+                    .split(|byte| *byte == b':')
+                    .next()
+                    .map(<[u8]>::to_vec)
+            };
+            let is_right = match is_grpc {
+                true => given == PASSWORD.as_bytes() || given == bearer,
+                false => given == bearer || user().is_some_and(|user| given == basic(&user, PASSWORD)),
+            };
+            assert_eq!(is_let_in_so, is_right);
+            // Any user with the password is somebody, and with any other is nobody.
+            if !given.contains(&b':') {
+                assert_eq!(is_let_in(&http, &basic(given, PASSWORD)), Some(true));
+                assert_eq!(is_let_in(&http, &basic(given, "s3:cre")), Some(false));
+            }
+            format!("{is_grpc} {is_right} {}", user().is_some())
+        });
+    }
+}

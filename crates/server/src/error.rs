@@ -65,6 +65,7 @@ impl Error {
                     (Code::NotFound, StatusCode::NOT_FOUND)
                 }
                 Refusal::RequestReused { .. } => (Code::AlreadyExists, StatusCode::CONFLICT),
+                Refusal::BadScript { .. } => (Code::InvalidArgument, StatusCode::BAD_REQUEST),
                 Refusal::LimitReached { .. } => (Code::ResourceExhausted, StatusCode::TOO_MANY_REQUESTS),
                 Refusal::Busy(_)
                 | Refusal::TimedOut(_)
@@ -256,6 +257,15 @@ fn refused(refusal: &Refusal) -> v1::Refusal {
                 ..told
             },
         ),
+        Refusal::BadScript { pool, which, at, .. } => about(
+            pool,
+            v1::Refusal {
+                field: Some(which.field().to_owned()),
+                line: at.map(|(line, _)| line),
+                column: at.map(|(_, column)| column),
+                ..told
+            },
+        ),
     }
 }
 
@@ -348,6 +358,7 @@ mod tests {
             Refusal::NotReleasable { token, deadline: Timestamp::from_millis(0) },
             Refusal::MovedOn { pool: pool(), expected: token, now: Vec::new() },
             Refusal::PoolChanged { pool: pool(), resource: None, size: 1, condition: Condition::InService },
+            Refusal::BadScript { pool: pool(), which: Which::Place, at: Some((1, 2)), why: "is wrong".into() },
         ];
         let before = [
             Error::invalid("pool", "pool name is empty"),

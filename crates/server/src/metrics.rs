@@ -58,6 +58,7 @@ fn describe() {
     describe_counter!("tenure_other_ends_total", "Holds ended with their session, owner or request, or never received");
     describe_counter!("tenure_wait_timeouts_total", "Waits that ended without a grant because their time was over");
     describe_counter!("tenure_refusals_total", "Requests not done, by reason");
+    describe_counter!("tenure_policy_failures_total", "Decisions made without a pool's script because it failed");
     describe_histogram!("tenure_wait_seconds", "How long granted requests had waited in a queue");
     describe_histogram!("tenure_hold_seconds", "How long holds lasted");
     describe_histogram!("tenure_commit_seconds", "How long it took to make a batch durable");
@@ -75,6 +76,9 @@ fn count_from_zero() {
         "tenure_wait_timeouts_total",
     ] {
         counter!(name).increment(0);
+    }
+    for script in ["place", "order"] {
+        counter!("tenure_policy_failures_total", "script" => script).increment(0);
     }
 }
 

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tenure_core::{Limits, State};
+use tenure_core::{Limits, Policies, State};
 use tenure_engine::{
     DiskOptions, DiskStore, Durability, Embedded, Engine, MemoryStore, Options, Retention, StoreError, SystemClock,
 };
+use tenure_script::RhaiPolicies;
 
 /// Where holds and history are kept, and how much of them.
 #[derive(Clone, Debug)]
@@ -34,11 +35,13 @@ impl Default for Storage {
 impl Storage {
     /// Takes over what is stored, and goes on from there. A write that fails later stops the process.
     pub fn start_engine(&self) -> Result<Arc<dyn Engine>, StoreError> {
-        let options = Options { limits: self.limits, mailbox_max: self.mailbox_max, ..Options::default() };
+        let policies: Option<Arc<dyn Policies>> = Some(Arc::new(RhaiPolicies::new()));
+        let options = Options { limits: self.limits, mailbox_max: self.mailbox_max, policies, ..Options::default() };
         Ok(match &self.disk {
             Some(Disk { dir, durability, retention }) => {
                 let pool_idle = self.limits.pool_idle;
-                let disk = DiskOptions { durability: *durability, retention: *retention, pool_idle };
+                let disk =
+                    DiskOptions { durability: *durability, retention: *retention, pool_idle, ..DiskOptions::default() };
                 let (store, state) = DiskStore::open(dir, disk)?;
                 let clock = Arc::new(SystemClock::start(state.counters().now));
                 Arc::new(Embedded::start(state, store, clock, options))

@@ -8,6 +8,7 @@ use tenure_core::*;
 
 use crate::plan::{Ask, AskAcquire, AskPart, Lie, Life, Micros, Then, Waits};
 use crate::random::Random;
+use crate::scripts;
 use crate::selectors::selector;
 
 /// The names of the pools in a plan; the last is one of another namespace.
@@ -130,7 +131,7 @@ pub(crate) fn command(clients: &mut [Client], index: usize, ask: &Ask) -> Option
             let (namespace, session) = session(which)?;
             Command::EndSession { namespace, session }
         }
-        Ask::SetUnits { pool, size, backfill, window, declared, fair } => {
+        Ask::SetUnits { pool, size, backfill, window, declared, fair, script } => {
             let spec = PoolSpec {
                 capacity: Capacity::Units(*size),
                 order: order(*backfill),
@@ -138,6 +139,7 @@ pub(crate) fn command(clients: &mut [Client], index: usize, ask: &Ask) -> Option
                 declared: *declared,
                 cleaning: false,
                 fair: share(*fair),
+                scripts: scripts::of_pool(*script, false),
             };
             let set = SetPool { pool: path(*pool), spec };
             match *size {
@@ -149,9 +151,12 @@ pub(crate) fn command(clients: &mut [Client], index: usize, ask: &Ask) -> Option
                 _ => Command::SetPool(set),
             }
         }
-        Ask::SetResources { resources, reversed, placement, backfill, cleaning, fair } => {
+        Ask::SetResources { resources, reversed, placement, backfill, cleaning, fair, script } => {
+            // What is first by chance the model cannot know.
+            let placement = if *script > 0 && *placement == 3 { &0 } else { placement };
             let spec = resources_spec(*resources, *reversed, *placement, *backfill);
-            let spec = PoolSpec { cleaning: *cleaning, fair: share(*fair), ..spec };
+            let spec =
+                PoolSpec { cleaning: *cleaning, fair: share(*fair), scripts: scripts::of_pool(*script, true), ..spec };
             Command::SetPool(SetPool { pool: path(4), spec })
         }
         Ask::SetCondition { pool, resource, condition: wanted, lasts } => {
@@ -251,7 +256,7 @@ fn acquire(client: &mut Client, ask: &AskAcquire) -> Acquire {
         session,
         request: ask.request.map(|back| client.request(back, true)),
         also: Part::parse_all(&path(ask.pool), ask.also.iter().map(part).collect()).expect("a plan names pools once"),
-        holds_on: false,
+        holds_on: ask.holds_on,
     };
     if acquire.request.is_some() {
         client.last_acquire = Some(acquire.clone());
@@ -329,7 +334,15 @@ fn resources_spec(bits: u8, reversed: bool, placement: u8, backfill: bool) -> Po
         _ => Placement::Spread(LabelName::parse("zone").expect("a label")),
     };
     let capacity = Capacity::Resources { placement, resources };
-    PoolSpec { capacity, order: order(backfill), window: None, declared: true, cleaning: false, fair: None }
+    PoolSpec {
+        capacity,
+        order: order(backfill),
+        window: None,
+        declared: true,
+        cleaning: false,
+        fair: None,
+        scripts: Scripts::default(),
+    }
 }
 
 fn share(fair: u8) -> Option<FairShare> {

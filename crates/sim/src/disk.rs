@@ -190,8 +190,8 @@ impl Inner {
 }
 
 impl Store for Disk {
-    fn commit(&mut self, commit: &Commit) -> Result<(), StoreError> {
-        self.lock().commit(commit)
+    fn commit(&mut self, commit: Commit) -> Result<(), StoreError> {
+        self.lock().commit(&commit)
     }
 
     fn reader(&self) -> Arc<dyn LogReader> {

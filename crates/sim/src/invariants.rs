@@ -4,6 +4,7 @@
 mod acknowledged;
 mod capacity;
 mod deadlines;
+mod deadlock;
 mod no_idle_unit;
 mod one_holder;
 mod order;
@@ -11,6 +12,7 @@ mod rate;
 mod replay;
 mod resource_life;
 mod rising_tokens;
+mod scores;
 mod withdrawn;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,6 +59,7 @@ pub struct Applied<'a> {
     pub now: Timestamp,
     pub heard: &'a [Heard],
     pub entry: Option<&'a Entry>,
+    pub answers: &'a [(Ticket, &'a Reply)],
     pub state: &'a State,
 }
 
@@ -74,7 +77,7 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::new(capacity::Capacity),
         Box::new(one_holder::OneHolder),
         Box::<rising_tokens::RisingTokens>::default(),
-        Box::new(order::Order),
+        Box::new(order::Order::default()),
         Box::<withdrawn::Withdrawn>::default(),
         Box::new(no_idle_unit::NoIdleUnit),
         Box::<acknowledged::Acknowledged>::default(),
@@ -82,6 +85,8 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::<rate::Rate>::default(),
         Box::<replay::Replay>::default(),
         Box::new(resource_life::ResourceLife),
+        Box::new(scores::Scores),
+        Box::<deadlock::Deadlock>::default(),
     ]
 }
 
@@ -94,6 +99,8 @@ pub struct Ledger {
     pub waiters: BTreeMap<WaiterId, (Waiter, bool)>,
     /// What has just been taken from its holder in order to be given to somebody else.
     pub stolen: Option<(Hold, HolderId)>,
+    /// Which scripts have just failed, in the decision that comes next.
+    pub failed: Vec<Which>,
 }
 
 #[derive(Debug)]
@@ -105,6 +112,8 @@ pub struct Listed {
     /// What was held and has not been cleaned since.
     pub dirty: BTreeSet<ResourceName>,
     pub reserved: BTreeMap<ResourceName, HolderId>,
+    /// How often its scripts have failed since they were set.
+    pub faults: u32,
 }
 
 impl Listed {
@@ -126,6 +135,10 @@ impl Listed {
 impl Ledger {
     pub fn note(&mut self, event: &Event) {
         self.stolen = None;
+        // Whoever takes its turn at once is queued first.
+        if !matches!(event, Event::PolicyFailed { .. } | Event::Queued { .. }) {
+            self.failed.clear();
+        }
         match event {
             Event::Queued { id, waiter } => {
                 self.waiters.insert(*id, (Waiter::clone(waiter), true));
@@ -179,8 +192,10 @@ impl Ledger {
                     removing: false,
                     dirty: BTreeSet::new(),
                     reserved: BTreeMap::new(),
+                    faults: 0,
                 });
                 listed.spec = spec.clone();
+                listed.faults = 0;
                 let names = listed.names();
                 let held = |name: &ResourceName| {
                     let parts = self.holds.values().flat_map(Hold::parts);
@@ -221,6 +236,12 @@ impl Ledger {
             Event::WaiterMoved { id, priority, rank, .. } => {
                 if let Some((waiter, _)) = self.waiters.get_mut(id) {
                     (waiter.priority, waiter.rank) = (*priority, Some(*rank));
+                }
+            }
+            Event::PolicyFailed { pool, which, .. } => {
+                self.failed.push(*which);
+                if let Some(listed) = self.pools.get_mut(pool) {
+                    listed.faults += 1;
                 }
             }
             Event::RequestWithdrawn { .. }

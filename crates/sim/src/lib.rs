@@ -9,6 +9,7 @@ pub mod model;
 pub mod plan;
 mod random;
 mod sabotage;
+mod scripts;
 mod selectors;
 mod shrink;
 mod world;

@@ -5,11 +5,13 @@
 //! is read from what the engine did, and checked for being allowed.
 
 mod compare;
+mod deadlocks;
 mod ending;
 mod operators;
 mod placement;
 mod pools;
 mod requests;
+mod scripts;
 mod sessions;
 mod turns;
 
@@ -46,6 +48,8 @@ pub struct Model {
     answers: Vec<Expected>,
     to_serve: Vec<PoolPath>,
     over: Vec<SessionId>,
+    /// Waits that were refused because they could never end.
+    knots: Vec<deadlocks::Knot>,
     wrong: Option<String>,
 }
 
@@ -68,6 +72,9 @@ struct Pool {
     fair: Option<FairShare>,
     /// The turn that was served last, by priority, while somebody of that priority waits.
     served: Vec<(Priority, i64)>,
+    scripts: Scripts,
+    /// How often they have failed since they were set.
+    faults: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -143,6 +150,7 @@ struct Waiter {
     demand: Demand,
     lifetime: Lifetime,
     priority: Priority,
+    since: Timestamp,
     deadline: Option<Timestamp>,
     session: Option<SessionId>,
     request: Option<RequestId>,
@@ -151,6 +159,8 @@ struct Waiter {
     turn: i64,
     /// Of further pools.
     also: Vec<WaitedPart>,
+    /// Its holder lets go of nothing before it is answered.
+    holds_on: bool,
 }
 
 impl Waiter {
@@ -253,6 +263,7 @@ impl Model {
             answers: Vec::new(),
             to_serve: Vec::new(),
             over: Vec::new(),
+            knots: Vec::new(),
             wrong: None,
         }
     }
@@ -267,6 +278,7 @@ impl Model {
     ) -> Result<Vec<Expected>, String> {
         self.now = at;
         self.choices = Choices::default();
+        self.knots.clear();
         for event in events {
             match event {
                 Event::Granted { hold, .. } => {

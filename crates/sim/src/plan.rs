@@ -159,6 +159,8 @@ pub enum Ask {
         /// How waiters take turns: not, by holder, by holder with weights, or all as one group.
         #[serde(default)]
         fair: u8,
+        #[serde(default)]
+        script: u8,
     },
     /// Bits say which of the resources are listed.
     SetResources {
@@ -170,6 +172,8 @@ pub enum Ask {
         cleaning: bool,
         #[serde(default)]
         fair: u8,
+        #[serde(default)]
+        script: u8,
     },
     SetCondition {
         pool: u8,
@@ -226,6 +230,9 @@ pub struct AskAcquire {
     /// What is wanted of further pools.
     #[serde(default)]
     pub also: Vec<AskPart>,
+    /// It lets go of nothing before it is answered, and wants to be refused if it never could be.
+    #[serde(default)]
+    pub holds_on: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -253,6 +260,7 @@ impl AskAcquire {
             then: Then::Forget,
             dirty: false,
             also: Vec::new(),
+            holds_on: false,
         }
     }
 }

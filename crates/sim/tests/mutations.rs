@@ -12,7 +12,7 @@ use tenure_sim::{Options, Plan, Sabotage, run, shrink};
 const SEEDS_MAX: u64 = 10_000;
 
 /// In the rules and in the engine.
-const MISTAKES: [Mistake; 24] = [
+const MISTAKES: [Mistake; 31] = [
     Mistake::ExpiresLate,
     Mistake::GrantsLess,
     Mistake::EndsWindowsEarly,
@@ -37,6 +37,13 @@ const MISTAKES: [Mistake; 24] = [
     Mistake::NeverReturns,
     Mistake::ForgetsTheSets,
     Mistake::ServesOnePoolOfASet,
+    Mistake::IgnoresScores,
+    Mistake::TiesGoLast,
+    Mistake::KeepsFaultsQuiet,
+    Mistake::MissesDeadlocks,
+    Mistake::SeesShortCyclesOnly,
+    Mistake::IgnoresOtherUnits,
+    Mistake::ForgetsWhoGivesUp,
 ];
 
 /// In what the engine runs on, and in what it is told.
@@ -62,7 +69,7 @@ const SABOTAGES: [Sabotage; 18] = [
 ];
 
 /// Each invariant by itself, without the reference model, which sees most of it first.
-const ALONE: [(&str, Made); 11] = [
+const ALONE: [(&str, Made); 15] = [
     ("capacity", Made::Mistake(Mistake::MiscountsUnits)),
     ("one holder per resource", Made::Mistake(Mistake::IgnoresConditions)),
     ("rising tokens", Made::Sabotage(Sabotage::ReusesTokens)),
@@ -74,6 +81,10 @@ const ALONE: [(&str, Made); 11] = [
     ("rate never exceeded in any window", Made::Mistake(Mistake::EndsWindowsEarly)),
     ("replay equals state", Made::Mistake(Mistake::ForgetsARow)),
     ("nothing dirty or reserved is handed out", Made::Mistake(Mistake::HandsOutDirty)),
+    ("the highest score wins", Made::Mistake(Mistake::TiesGoLast)),
+    ("nobody waits for itself", Made::Mistake(Mistake::MissesDeadlocks)),
+    ("nobody waits for itself", Made::Mistake(Mistake::SeesShortCyclesOnly)),
+    ("nobody waits for itself", Made::Mistake(Mistake::IgnoresOtherUnits)),
 ];
 
 #[derive(Clone, Copy, Debug)]

@@ -54,12 +54,20 @@ fn nothing_goes_wrong_in_the_seeds_of_the_budget() {
     ] {
         assert!(all.faults.get(kind).is_some_and(|count| *count > 100), "{kind} hardly ever happens: {all}");
     }
-    for kind in
-        ["granted", "lost", "queued", "renewed", "request_ended", "session_taken_over", "timed_out", "withdrawn"]
-    {
+    for kind in [
+        "deadlock",
+        "granted",
+        "lost",
+        "queued",
+        "renewed",
+        "request_ended",
+        "session_taken_over",
+        "timed_out",
+        "withdrawn",
+    ] {
         assert!(all.replies.get(kind).is_some_and(|count| *count > 100), "{kind} is hardly ever said: {all}");
     }
-    assert_eq!(all.checks.len(), 11, "an invariant is not checked: {all}");
+    assert_eq!(all.checks.len(), 13, "an invariant is not checked: {all}");
 }
 
 #[test]

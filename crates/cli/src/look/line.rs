@@ -115,6 +115,11 @@ fn details(event: &v1::Event) -> Vec<String> {
             );
             said.extend(event.note.clone());
         }
+        EventKind::PolicyFailed => {
+            said.extend(event.script.as_ref().map(|script| format!("{script} script")));
+            said.extend(event.note.clone());
+            said.extend((event.set_aside == Some(true)).then(|| "set aside until the pool is set again".to_owned()));
+        }
         EventKind::SessionOpened => {
             said.extend(session(event));
             said.extend(event.ttl_ms.map(|grace| format!("grace {}", say::exact(grace))));

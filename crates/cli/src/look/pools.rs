@@ -116,7 +116,7 @@ pub(crate) async fn show(args: ShowArgs) -> Result<(), Exit> {
 fn picture(detail: &v1::PoolDetail, holds: &[v1::Hold], waiters: &[v1::Waiter]) -> String {
     let summary = detail.summary.clone().unwrap_or_default();
     let now_ms = say::now_ms();
-    let mut text = facts(&summary, detail.spec.as_ref(), now_ms);
+    let mut text = facts(detail, &summary, now_ms);
     if !detail.resources.is_empty() {
         text.push('\n');
         text.push_str(&resources(detail, holds, now_ms));
@@ -134,7 +134,8 @@ fn picture(detail: &v1::PoolDetail, holds: &[v1::Hold], waiters: &[v1::Waiter]) 
     text
 }
 
-fn facts(summary: &v1::Pool, spec: Option<&v1::PoolSpec>, now_ms: u64) -> String {
+fn facts(detail: &v1::PoolDetail, summary: &v1::Pool, now_ms: u64) -> String {
+    let spec = detail.spec.as_ref();
     let mut facts = vec![("pool", summary.pool.clone())];
     let size = say::many(summary.named, summary.size.into());
     facts.push(("size", format!("{size}, {} held", summary.used)));
@@ -154,6 +155,17 @@ fn facts(summary: &v1::Pool, spec: Option<&v1::PoolSpec>, now_ms: u64) -> String
             facts.push(("cleaning", "after each hold".to_owned()));
         }
         facts.extend(spec.fair.as_ref().map(|fair| ("turns", turns(fair))));
+        let scripts = spec.scripts.clone().unwrap_or_default();
+        facts.extend(scripts.place.map(|script| ("place by", on_one_line(&script))));
+        facts.extend(scripts.order.map(|script| ("order by", on_one_line(&script))));
+    }
+    match detail.script_faults {
+        0 => {}
+        faults if detail.scripts_set_aside => {
+            facts.push(("scripts", format!("set aside after {faults} failures, until the pool is set again")));
+        }
+        1 => facts.push(("scripts", "failed once, see `tenure history`".to_owned())),
+        faults => facts.push(("scripts", format!("failed {faults} times, see `tenure history`"))),
     }
     if summary.waiters > 0 {
         let longest = summary.waiting_since_ms.map(|since| say::span(now_ms.saturating_sub(since)));
@@ -242,6 +254,21 @@ fn turns(fair: &v1::FairShare) -> String {
     std::iter::once(format!("by {}", fair.by)).chain(weights).collect()
 }
 
+/// As much of a script as one reads at a glance.
+fn on_one_line(script: &str) -> String {
+    const CHARACTERS_MAX: usize = 72;
+    let mut lines = script.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or_default();
+    let shown = match first.char_indices().nth(CHARACTERS_MAX) {
+        Some((end, _)) => format!("{}…", &first[..end]),
+        None => first.to_owned(),
+    };
+    match lines.count() {
+        0 => shown,
+        more => format!("{shown} (and {} more)", say::count(more as u64, "line")),
+    }
+}
+
 /// What a pool is meant to be, in a few words: `2 resources, least-recently-used, backfill`.
 pub(crate) fn spec(spec: &v1::PoolSpec) -> String {
     let mut said = vec![match spec.units {
@@ -257,6 +284,9 @@ pub(crate) fn spec(spec: &v1::PoolSpec) -> String {
     said.extend(spec.window_ms.map(|window_ms| format!("window {}", say::exact(window_ms))));
     said.extend(spec.cleaning.then(|| "cleaning".to_owned()));
     said.extend(spec.fair.as_ref().map(|fair| format!("in turn {}", turns(fair))));
+    let scripts = spec.scripts.as_ref();
+    said.extend(scripts.and_then(|it| it.place.as_ref()).map(|_| "placed by a script".to_owned()));
+    said.extend(scripts.and_then(|it| it.order.as_ref()).map(|_| "ordered by a script".to_owned()));
     said.join(", ")
 }
 

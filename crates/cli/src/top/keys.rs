@@ -1,8 +1,9 @@
 //! The keyboard while `tenure top` is on the screen: keys come one by one and are not echoed, and the terminal is put back as
 //! it was however the program ends.
 
-use std::io::{IsTerminal, Read, stdin};
+use std::io::{IsTerminal, stdin};
 
+use rustix::io::Errno;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use tokio::sync::mpsc;
 
@@ -43,7 +44,7 @@ impl Keys {
         let Some(typed) = &mut self.typed else { return std::future::pending().await };
         loop {
             match typed.recv().await {
-                Some(b'q' | b'Q') => return,
+                Some(key) if leaves(key) => return,
                 Some(_) => {}
                 // The keyboard is gone; signals are not.
                 None => return std::future::pending().await,
@@ -65,11 +66,18 @@ fn read() -> mpsc::UnboundedReceiver<u8> {
     let (sender, receiver) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
         let mut byte = [0];
-        while let Ok(1) = stdin().lock().read(&mut byte) {
-            if sender.send(byte[0]).is_err() {
-                break;
+        loop {
+            // Not through the standard library, which reads ahead: what is typed after the last key is the shell's.
+            match rustix::io::read(stdin(), &mut byte) {
+                Ok(1) if sender.send(byte[0]).is_ok() && !leaves(byte[0]) => {}
+                Err(Errno::INTR) => {}
+                _ => break,
             }
         }
     });
     receiver
+}
+
+fn leaves(key: u8) -> bool {
+    matches!(key, b'q' | b'Q')
 }

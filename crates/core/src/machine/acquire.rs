@@ -10,7 +10,8 @@ use crate::limits::{HOLDS_PER_OWNER_MAX, LANES_PER_POOL_MAX, LEASE_DEFAULT};
 use crate::mutation::Mistake;
 use crate::names::*;
 use crate::placement;
-use crate::pool::{Kind, Pool};
+use crate::policy::Scripts;
+use crate::pool::{Kind, Pool, Taken};
 use crate::record::{Hold, RequestStage, Waiter};
 use crate::refusal::Refusal;
 use crate::reply::{Queued, Reply};
@@ -36,20 +37,15 @@ impl Step<'_> {
         }
 
         // An unknown pool is checked as what it would become, and made only if nothing is wrong.
-        let unknown = match self.state().pools.get(&acquire.pool) {
-            Some(_) => None,
+        let made;
+        let (pool, unknown) = match self.state().pools.get(&acquire.pool) {
+            Some(pool) => (&**pool, None),
             None => {
                 let Acquire { pool, demand, size, lifetime, .. } = &acquire;
-                Some(pool_on_first_use(pool, demand, *size, lifetime.as_ref())?)
+                let spec = pool_on_first_use(pool, demand, *size, lifetime.as_ref())?;
+                made = Pool::new(&spec);
+                (&made, Some(spec))
             }
-        };
-        let made;
-        let pool = match &unknown {
-            Some(spec) => {
-                made = Pool::new(spec);
-                &made
-            }
-            None => &*self.state().pools[&acquire.pool],
         };
         check_kind(&acquire.pool, &acquire.demand, acquire.size, pool)?;
         let lifetime = self.lifetime(&acquire, pool, session.is_some())?;
@@ -67,34 +63,14 @@ impl Step<'_> {
         let served = if pool.queue.has_sets() {
             let taken = sets::room(self.state(), pool, place, &acquire.demand, holder, self.stamp.nonce);
             taken.map(|taken| (place, taken))
+        } else if pool.scripting.is_some() {
+            return self.acquire_by_scripts(acquire, lifetime, session, place);
         } else {
             placement::next(pool, Some((place, &acquire.demand, Some(holder))), self.stamp.nonce)
         };
         match served {
-            // It takes its turn before others who wait for theirs: that counts, and is counted when a waiter is served.
-            Some((first, taken)) if first == place && pool.turns.is_some() && !pool.queue.is_empty() => {
-                let waiter = self.waiter(acquire, lifetime, session, place, None);
-                self.emit(Event::Queued { id, waiter: Box::new(waiter) });
-                Ok(Reply::Granted(self.grant_to_waiter(id, taken)))
-            }
             Some((first, taken)) if first == place => {
-                let hold = Hold {
-                    key: Key::from_nonce(self.stamp.nonce),
-                    taken,
-                    asked: self.at(),
-                    since: self.at(),
-                    deadline: deadline(self.at(), &lifetime),
-                    pool: acquire.pool,
-                    holder: acquire.holder,
-                    lifetime,
-                    session,
-                    request: acquire.request,
-                    also: Box::default(),
-                };
-                self.make_pool(&hold.pool, unknown);
-                let token = Token(self.state().counters.token_next);
-                self.emit(Event::Granted { token, hold: Box::new(hold), waiter: None });
-                Ok(Reply::Granted(self.machine.grant(token)))
+                Ok(self.grant_to_newcomer(acquire, lifetime, session, place, taken, unknown))
             }
             // Somebody in the queue fits, so the queue has not been served: that would be a bug.
             Some(_) => unreachable!("a waiter that fits is served before anybody else is heard"),
@@ -102,7 +78,43 @@ impl Step<'_> {
         }
     }
 
-    fn queue_or_refuse(
+    pub(super) fn grant_to_newcomer(
+        &mut self,
+        acquire: Acquire,
+        lifetime: Lifetime,
+        session: Option<SessionId>,
+        place: Place,
+        taken: Taken,
+        unknown: Option<PoolSpec>,
+    ) -> Reply {
+        let known = self.state().pools.get(&acquire.pool);
+        // It takes its turn before others who wait for theirs: that counts, and is counted when a waiter is served.
+        if known.is_some_and(|pool| pool.turns.is_some() && !pool.queue.is_empty()) {
+            let id = place.arrival();
+            let waiter = self.waiter(acquire, lifetime, session, place, None);
+            self.emit(Event::Queued { id, waiter: Box::new(waiter) });
+            return Reply::Granted(self.grant_to_waiter(id, taken));
+        }
+        let hold = Hold {
+            key: Key::from_nonce(self.stamp.nonce),
+            taken,
+            asked: self.at(),
+            since: self.at(),
+            deadline: deadline(self.at(), &lifetime),
+            pool: acquire.pool,
+            holder: acquire.holder,
+            lifetime,
+            session,
+            request: acquire.request,
+            also: Box::default(),
+        };
+        self.make_pool(&hold.pool, unknown);
+        let token = Token(self.state().counters.token_next);
+        self.emit(Event::Granted { token, hold: Box::new(hold), waiter: None });
+        Reply::Granted(self.machine.grant(token))
+    }
+
+    pub(super) fn queue_or_refuse(
         &mut self,
         acquire: Acquire,
         lifetime: Lifetime,
@@ -324,6 +336,7 @@ pub(super) fn pool_on_first_use(
         declared: false,
         cleaning: false,
         fair: None,
+        scripts: Scripts::default(),
     })
 }
 

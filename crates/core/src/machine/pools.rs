@@ -24,6 +24,8 @@ impl Step<'_> {
             None => {}
         }
         let created = known.is_none();
+        let compiled = self.check_scripts(&path, &spec)?;
+        self.machine.compiler.remember(&path, compiled);
         self.emit(Event::PoolSet { pool: path.clone(), spec, created });
         self.end_waits_that_cannot_end(&path);
         self.serve(&path);
@@ -38,9 +40,12 @@ impl Step<'_> {
         }
         // One whose caller is away is no part of what is served, and comes back.
         let mut waiters = pool.queue.after(None).map(|place| &self.state().waiters[&place.arrival()]);
-        if spec.fair.is_some() && waiters.any(|waiter| waiter.is_set()) {
-            let why = "cannot serve its waiters in turn while a set waits for it, which has no turn".into();
-            return Err(Refusal::WrongKind { pool: path.clone(), why });
+        if (spec.fair.is_some() || !spec.scripts.is_empty()) && waiters.any(|waiter| waiter.is_set()) {
+            let why = match spec.fair {
+                Some(_) => "cannot serve its waiters in turn while a set waits for it, which has no turn",
+                None => "cannot have scripts while a set waits for it, which has no score by them",
+            };
+            return Err(Refusal::WrongKind { pool: path.clone(), why: why.into() });
         }
         // The holds there are were not granted for this window.
         if spec.window != pool.window && !pool.holds.is_empty() {

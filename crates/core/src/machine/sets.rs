@@ -113,6 +113,7 @@ impl Step<'_> {
             // Its place has to be the same in all its pools.
             let why = match () {
                 () if pool.turns.is_some() => "serves its waiters in turn, and a set has no turn",
+                () if pool.scripting.is_some() => "has scripts, which a set has no score by",
                 () if it.demand.dirty => "can be cleaned only by itself, not as part of a set",
                 () => continue,
             };

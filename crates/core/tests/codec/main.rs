@@ -203,6 +203,7 @@ fn every_refusal_makes_the_round_trip() {
         PoolChanged: Refusal::PoolChanged {
             pool: pool(), resource: Some(resource().name), size: 2, condition: Condition::Drained(Some(note())),
         };
+        BadScript: Refusal::BadScript { pool: pool(), which: Which::Place, at: Some((2, 5)), why: "has a mistake".into() };
     });
 }
 
@@ -285,7 +286,7 @@ fn every_query_and_every_view_makes_the_round_trip() {
     let explained = WaiterExplained { waiter: waiter.clone(), sentences: vec!["why".into()] };
     round_trips!(View {
         Pools: View::Pools(Page { items: vec![summary.clone()], next: Some(name()) });
-        Pool: View::Pool(Box::new(PoolDetail { summary, spec: named_pool(), resources }));
+        Pool: View::Pool(Box::new(PoolDetail { summary, spec: named_pool(), resources, script_faults: 3 }));
         Holds: View::Holds(Page { items: vec![hold_view()], next: Some(Token(7)) });
         Queue: View::Queue(Page { items: vec![waiter.clone()], next: Some(place) });
         Sessions: View::Sessions(Page { items: vec![session], next: None });
@@ -359,6 +360,7 @@ fn every_event_makes_the_round_trip() {
             id, pool: pool(), holder: holder_id(), before: Some(WaiterId(4)), priority: Priority::default(),
             rank: Rank { turn: -1, within: 3 }, reason: note(),
         };
+        PolicyFailed: Event::PolicyFailed { pool: pool(), which: Which::Order, why: note(), set_aside: true };
     });
 }
 

@@ -102,6 +102,7 @@ pub(super) fn named_pool() -> PoolSpec {
         declared: true,
         cleaning: true,
         fair: Some(FairShare::parse("tenant", [("a", 3)]).unwrap()),
+        scripts: Scripts { place: Some(Script::parse("1\n+ 1").unwrap()), order: None },
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod event;
 mod part;
+mod quick;
 
 use std::collections::BTreeSet;
 
@@ -27,8 +28,13 @@ pub(super) mod stored {
 pub(super) type Wrong = String;
 
 pub(super) fn encode_entry(entry: &Entry) -> Vec<u8> {
-    let message = stored::Entry { at_ms: entry.at.as_millis(), events: entry.events.iter().map(event).collect() };
-    Address::Entry(entry.first).seal(&message)
+    // About what an event takes.
+    let bytes = entry.events.len() * 128;
+    Address::Entry(entry.first).seal_with(bytes, |buffer| quick::entry(entry, buffer))
+}
+
+fn entry(entry: &Entry) -> stored::Entry {
+    stored::Entry { at_ms: entry.at.as_millis(), events: entry.events.iter().map(event).collect() }
 }
 
 pub(super) fn decode_entry(first: Seq, value: &[u8]) -> Result<Entry, StoreError> {
@@ -178,6 +184,7 @@ pub(super) fn pool_row(pool: &Pool) -> stored::PoolRow {
             .turns_served()
             .map(|(priority, turn)| stored::TurnServed { priority: priority.get().into(), turn })
             .collect(),
+        script_faults: pool.script_faults(),
     }
 }
 
@@ -211,6 +218,7 @@ pub(super) fn to_pool(row: stored::PoolRow) -> Result<Pool, Wrong> {
     let idle_since = row.idle_since_ms.map(Timestamp::from_millis);
     let mut pool = Pool::restore(&spec, condition, row.removing, idle_since, resources, next);
     pool.restore_until(row.until_ms.map(Timestamp::from_millis));
+    pool.restore_script_faults(row.script_faults);
     for served in row.turns_served {
         let priority = Priority::parse(served.priority.into()).map_err(wrong)?;
         pool.restore_turn_served(priority, to_turn(served.turn)?);

@@ -11,7 +11,7 @@ use tenure_core::{State, Ttl};
 
 use super::StoreError;
 use super::codec::{self, LogBounds};
-use super::layout::{Address, FORMAT};
+use super::layout::{Address, FORMAT, FORMAT_WITHOUT_TAILS};
 
 /// Locked by the server that uses the directory, as long as it lives.
 const LOCK: &str = "lock";
@@ -131,6 +131,23 @@ impl Directory {
         place().map_err(|error| io_error("make", &self.db(), error))
     }
 
+    /// What is here from now on is in the newest format.
+    pub(super) fn set_format(&self) -> Result<(), StoreError> {
+        let path = self.db().join(FORMAT_FILE);
+        let format = format!("tenure {FORMAT}\n");
+        let set = || -> io::Result<()> {
+            if fs::read(&path)? == format.as_bytes() {
+                return Ok(());
+            }
+            let new = path.with_extension("new");
+            fs::write(&new, format)?;
+            File::open(&new)?.sync_all()?;
+            fs::rename(&new, &path)?;
+            sync_dir(&self.db())
+        };
+        set().map_err(|error| io_error("write", &path, error))
+    }
+
     fn check_format(&self) -> Result<(), StoreError> {
         let path = self.db().join(FORMAT_FILE);
         let text = match fs::read(&path) {
@@ -144,7 +161,7 @@ impl Directory {
             .ok()
             .and_then(|text| text.strip_prefix("tenure ")?.strip_suffix('\n')?.parse().ok());
         match format {
-            Some(FORMAT) => Ok(()),
+            Some(FORMAT | FORMAT_WITHOUT_TAILS) => Ok(()),
             Some(found) => Err(StoreError::Format { dir: self.name(), found, known: FORMAT }),
             None => Err(StoreError::Damaged(format!("{} does not tell a format", path.display()))),
         }

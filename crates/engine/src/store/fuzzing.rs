@@ -5,7 +5,7 @@ use tenure_core::{Seq, State, Ttl};
 
 use super::layout::Address;
 use super::recovery::Recovery;
-use super::{Entry, RowChanges, StoreError, codec};
+use super::{Entry, RowChanges, StoreError, codec, journal, tail};
 
 /// The key of a row, and its message.
 pub type Row = (Vec<u8>, Vec<u8>);
@@ -35,4 +35,63 @@ pub fn recover(watermark: &[u8], rows: &[Row], entries: &[Vec<u8>]) -> Result<St
         recovery.entry(&codec::decode_entry(first, &Address::Entry(first).seal_bytes(message))?)?;
     }
     Ok(recovery.finish().0)
+}
+
+/// What a file of the tail tells.
+#[derive(Debug)]
+pub struct TailRead {
+    pub generation: u64,
+    pub base: Seq,
+    /// By the numbers of their first events.
+    pub entries: Vec<(Seq, Vec<u8>)>,
+    /// Whether there is more that cannot be read.
+    pub is_damaged: bool,
+}
+
+/// What a start would read in the file `0.tail` or `1.tail`; none if nothing was begun there.
+pub fn tail(slot: u64, bytes: &[u8]) -> Result<Option<TailRead>, StoreError> {
+    let read = tail::read_generation(bytes, slot, &"the tail").map_err(StoreError::Damaged)?;
+    Ok(read.map(|it| TailRead {
+        generation: it.number,
+        base: it.base,
+        entries: it.entries,
+        is_damaged: it.damage.is_some(),
+    }))
+}
+
+/// The same file with right checksums, of what begins it and of what could be entries, whatever they say.
+pub fn reseal_tail(bytes: &mut [u8]) {
+    let number = |bytes: &[u8], at: usize| bytes[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
+    let Some(begun) = bytes.get_mut(..tail::HEADER_BYTES) else { return };
+    let header = tail::header(number(begun, 8), Seq(number(begun, 16)));
+    begun.copy_from_slice(&header);
+    let mut rest = bytes.get_mut(tail::ENTRIES_BEGIN..).unwrap_or_default();
+    while let Some((begun, record)) = rest.split_at_mut_checked(tail::RECORD_HEADER_BYTES) {
+        let length = number(begun, 0) & u64::from(u32::MAX);
+        let Some(value) = usize::try_from(length).ok().and_then(|length| record.get_mut(..length)) else { return };
+        let sealed = Address::Entry(Seq(number(begun, 8))).seal_bytes(Address::message(value));
+        if sealed.len() != value.len() {
+            return;
+        }
+        value.copy_from_slice(&sealed);
+        let next = tail::record_bytes(value) - tail::RECORD_HEADER_BYTES;
+        rest = record.get_mut(next..).unwrap_or_default();
+    }
+}
+
+/// Reads an entry as the tail and the log have it.
+pub fn decode_entry(first: Seq, value: &[u8]) -> Result<Entry, StoreError> {
+    codec::decode_entry(first, value)
+}
+
+/// An entry as the tail and the log have it.
+pub fn encode_entry(entry: &Entry) -> Vec<u8> {
+    codec::encode_entry(entry)
+}
+
+/// How many bytes of a journal are whole batches, and whether what follows is damage rather than a torn end.
+pub fn journal(bytes: &[u8]) -> (usize, bool) {
+    let valid = journal::valid_bytes(bytes, &mut None);
+    let rest = journal::used(&bytes[valid..]);
+    (valid, !rest.is_empty() && journal::is_damage(rest, valid))
 }

@@ -9,6 +9,7 @@
 //! which no checksum covers: with a wrong one fjall would take it for older or newer than it is.
 
 use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::Xxh3;
@@ -29,8 +30,39 @@ pub(super) enum Written {
     Unsynced,
 }
 
+/// What was cut off, until it is known that nobody misses it.
+#[derive(Debug)]
+pub(super) struct Cut {
+    path: PathBuf,
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl Cut {
+    /// Puts it back, and tells of it: beside a tail a batch that is damaged looks like one that was never completed.
+    pub(super) fn undo(self, missed: StoreError) -> StoreError {
+        let put_back = || -> std::io::Result<()> {
+            let file = OpenOptions::new().write(true).open(&self.path)?;
+            file.set_len(self.at)?;
+            file.write_all_at(&self.bytes, self.at)?;
+            file.sync_all()
+        };
+        if let Err(error) = put_back() {
+            return StoreError::Io(format!("cannot put back the end of {}: {error}", self.path.display()));
+        }
+        match missed {
+            StoreError::Damaged(why) => StoreError::Damaged(format!(
+                "{why}; the journal {} cannot be read from byte {} on",
+                self.path.display(),
+                self.at
+            )),
+            missed => missed,
+        }
+    }
+}
+
 /// Errs on damage; cuts off a batch that was never completed, so that fjall need not judge it.
-pub(super) fn check(db: &Path, written: Written) -> Result<(), StoreError> {
+pub(super) fn check(db: &Path, written: Written) -> Result<Option<Cut>, StoreError> {
     let mut journals = find(db)?;
     journals.sort_unstable();
     let Some((active, sealed)) = journals.split_last() else {
@@ -51,15 +83,23 @@ pub(super) fn check(db: &Path, written: Written) -> Result<(), StoreError> {
     check_active(&active.1, written, number)
 }
 
-fn check_active(path: &Path, written: Written, mut number: Option<u64>) -> Result<(), StoreError> {
+/// Syncs all that has been written so far. By a descriptor of its own, because whoever writes would wait for fjall's. What is not in
+/// the newest journal was synced by fjall when that was begun.
+pub(super) fn sync(db: &Path) -> Result<(), StoreError> {
+    let newest = find(db)?.into_iter().max();
+    let (_, path) = newest.ok_or_else(|| StoreError::Damaged(format!("{} has no journal", db.display())))?;
+    let synced = OpenOptions::new().write(true).open(&path).and_then(|file| file.sync_data());
+    synced.map_err(|error| StoreError::Io(format!("cannot write to the data directory: {}: {error}", path.display())))
+}
+
+fn check_active(path: &Path, written: Written, mut number: Option<u64>) -> Result<Option<Cut>, StoreError> {
     let bytes = read(path)?;
     let valid = valid_bytes(&bytes, &mut number);
-    let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-    if used <= valid {
-        return Ok(());
+    let rest = used(&bytes[valid..]);
+    if rest.is_empty() {
+        return Ok(None);
     }
-    let rest = &bytes[valid..used];
-    if written == Written::Synced && (is_whole(rest, valid) || (1..rest.len()).any(|at| batch(&rest[at..]).is_some())) {
+    if written == Written::Synced && is_damage(rest, valid) {
         return Err(damaged(path, valid));
     }
     tracing::warn!(journal = %path.display(), at = valid, bytes = rest.len(), "dropping a batch that was never completed");
@@ -68,7 +108,18 @@ fn check_active(path: &Path, written: Written, mut number: Option<u64>) -> Resul
         file.set_len(valid as u64)?;
         file.sync_all()
     };
-    cut().map_err(|error| StoreError::Io(format!("cannot repair {}: {error}", path.display())))
+    cut().map_err(|error| StoreError::Io(format!("cannot repair {}: {error}", path.display())))?;
+    Ok(Some(Cut { path: path.to_owned(), at: valid as u64, bytes: bytes[valid..].to_vec() }))
+}
+
+/// All before the zeros at the end.
+pub(super) fn used(bytes: &[u8]) -> &[u8] {
+    &bytes[..bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)]
+}
+
+/// Whether what follows the last batch that can be read is more than one that was never completed.
+pub(super) fn is_damage(rest: &[u8], at: usize) -> bool {
+    is_whole(rest, at) || (1..rest.len()).any(|at| batch(&rest[at..]).is_some())
 }
 
 /// Whether all of it reached the disk: it ends as a batch does, and no sector of it is missing.
@@ -115,7 +166,7 @@ fn damaged(path: &Path, at: usize) -> StoreError {
 }
 
 /// How many bytes from the beginning are whole batches, whose numbers go on from `number`.
-fn valid_bytes(bytes: &[u8], number: &mut Option<u64>) -> usize {
+pub(super) fn valid_bytes(bytes: &[u8], number: &mut Option<u64>) -> usize {
     let mut at = 0;
     while let Some(Items { length, number: next }) = batch(&bytes[at..]) {
         let goes_on = match *number {

@@ -9,7 +9,9 @@ use xxhash_rust::xxh3::Xxh3;
 use super::StoreError;
 
 /// The version of everything below and in storage.proto. Another number: another program must read it.
-pub(super) const FORMAT: u64 = 1;
+pub(super) const FORMAT: u64 = 2;
+/// Is the same without tails.
+pub(super) const FORMAT_WITHOUT_TAILS: u64 = 1;
 
 /// Version of the envelope, then the checksum.
 const ENVELOPE: u8 = 1;
@@ -89,9 +91,14 @@ impl Address {
 
     /// Wraps a message for storage: version, checksum, message.
     pub(super) fn seal(&self, message: &impl Message) -> Vec<u8> {
-        let mut value = Vec::with_capacity(ENVELOPE_BYTES + message.encoded_len());
+        self.seal_with(message.encoded_len(), |buffer| message.encode(buffer).expect("a vector grows"))
+    }
+
+    /// The same for a message of about so many bytes, which `write` adds to what is there.
+    pub(super) fn seal_with(&self, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        let mut value = Vec::with_capacity(ENVELOPE_BYTES + bytes);
         value.extend([0; ENVELOPE_BYTES]);
-        message.encode(&mut value).expect("a vector grows");
+        write(&mut value);
         self.envelop(&mut value);
         value
     }

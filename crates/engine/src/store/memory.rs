@@ -38,7 +38,7 @@ impl Default for MemoryStore {
 }
 
 impl Store for MemoryStore {
-    fn commit(&mut self, commit: &Commit) -> Result<(), StoreError> {
+    fn commit(&mut self, commit: Commit) -> Result<(), StoreError> {
         if let Some(entry) = &commit.entry {
             let mut log = self.log.0.write().unwrap_or_else(PoisonError::into_inner);
             log.1 = entry.last();

@@ -202,7 +202,9 @@ fn check_event(state: &State, at: Timestamp, event: &Event) -> Result<(), Wrong>
             }
             _ => Ok(()),
         },
-        Event::ConditionSet { pool, resource: None, .. } | Event::PoolRemoving { pool } => pool_there(state, pool),
+        Event::ConditionSet { pool, resource: None, .. }
+        | Event::PoolRemoving { pool }
+        | Event::PolicyFailed { pool, .. } => pool_there(state, pool),
         Event::ConditionSet { pool: path, resource: Some(name), .. } => resource_there(state, path, name),
         Event::Reserved { pool: path, resource: name, .. }
         | Event::ReservationEnded { pool: path, resource: name, .. } => {

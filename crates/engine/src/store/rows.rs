@@ -168,7 +168,8 @@ impl Rows {
             | Event::ConditionSet { pool, .. }
             | Event::Reserved { pool, .. }
             | Event::ReservationEnded { pool, .. }
-            | Event::PoolRemoving { pool } => self.pool_changed(pool),
+            | Event::PoolRemoving { pool }
+            | Event::PolicyFailed { pool, .. } => self.pool_changed(pool),
             Event::PoolGone { pool } => {
                 if self.pools.get(pool) == Some(&false) {
                     self.pools.remove(pool);

@@ -58,7 +58,7 @@ fn make(dir: &Path) {
     let mut world = World::new(1, dir, DiskOptions::default());
     world.live(120);
     world.commit(true);
-    world.store.as_ref().expect("open").flush().expect("flushes");
+    world.store.as_mut().expect("open").flush().expect("flushes");
     world.live(60);
     world.reopen();
     world.live(40);

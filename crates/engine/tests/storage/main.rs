@@ -4,7 +4,9 @@
 
 mod damage;
 mod fixture;
+mod fuzzing;
 mod garbage;
 mod history;
 mod recovery;
+mod tail;
 mod world;

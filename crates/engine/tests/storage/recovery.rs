@@ -64,7 +64,7 @@ fn a_hold_that_ended_before_the_rows_were_written_never_becomes_one() {
     assert_eq!(world.rows.len(), 1, "the pool's");
     let rows = world.rows.drain(world.machine.state());
     assert_eq!(rows.len(), 1);
-    world.store.as_mut().expect("open").commit(&Commit { entry: None, rows: Some(rows) }).expect("commits");
+    world.store.as_mut().expect("open").commit(Commit { entry: None, rows: Some(rows) }).expect("commits");
     world.reopen();
 }
 
@@ -121,9 +121,9 @@ fn a_directory_of_something_else_is_left_alone() {
 fn another_format_is_named() {
     let dir = tempfile::tempdir().expect("a directory");
     drop(DiskStore::open(dir.path(), DiskOptions::default()).expect("opens"));
-    std::fs::write(dir.path().join("db/format"), "tenure 2\n").expect("writes");
+    std::fs::write(dir.path().join("db/format"), "tenure 3\n").expect("writes");
     let error = DiskStore::open(dir.path(), DiskOptions::default()).expect_err("it is not known");
-    assert!(matches!(error, StoreError::Format { found: 2, known: 1, .. }), "{error}");
+    assert!(matches!(error, StoreError::Format { found: 3, known: 2, .. }), "{error}");
 }
 
 #[test]

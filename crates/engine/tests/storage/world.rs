@@ -108,7 +108,8 @@ impl World {
         }
         let entry = (!events.is_empty()).then(|| Arc::new(Entry { first, at: self.now, events }));
         let rows = with_rows.then(|| self.rows.drain(self.machine.state()));
-        self.store.as_mut().expect("it is open").commit(&Commit { entry, rows }).expect("a commit succeeds");
+        self.store.as_mut().expect("it is open").commit(Commit { entry, rows }).expect("a commit succeeds");
+        self.store.as_mut().expect("it is open").follow().expect("the database follows");
     }
 
     /// Ends what is due.
@@ -421,6 +422,7 @@ impl World {
             order: if self.random.one_in(2) { Order::Strict } else { Order::Backfill },
             window: self.random.one_in(6).then(|| Ttl::from_millis(1 + self.random.next() % 10_000)),
             declared: !self.random.one_in(4),
+            scripts: Scripts::default(),
         }
     }
 }

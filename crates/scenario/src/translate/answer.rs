@@ -115,6 +115,10 @@ pub fn refused(refusal: &Refusal) -> Outcome {
         Refusal::PoolChanged { pool, size, condition, .. } => {
             with_condition(outcome.with("pool", pool.name()).with("size", size), condition)
         }
+        Refusal::BadScript { pool, which, at, .. } => {
+            let outcome = outcome.with("pool", pool.name()).with("field", which.field());
+            at.iter().fold(outcome, |outcome, (line, column)| outcome.with("line", line).with("column", column))
+        }
         Refusal::UnknownSession
         | Refusal::SessionTakenOver
         | Refusal::RequestReused { .. }
@@ -212,7 +216,11 @@ fn with_pool(outcome: Outcome, detail: &PoolDetail) -> Outcome {
         .with("returns", time_or_none(summary.until))
         .with("dirty", summary.dirty)
         .with("cleaning", detail.spec.cleaning)
-        .with("fair", detail.spec.fair.as_ref().map_or("none", |share| share.by()));
+        .with("fair", detail.spec.fair.as_ref().map_or("none", |share| share.by()))
+        .with("place-by", detail.spec.scripts.place.as_ref().map_or("none", |script| script.as_str()))
+        .with("order-by", detail.spec.scripts.order.as_ref().map_or("none", |script| script.as_str()))
+        .with("script-faults", detail.script_faults)
+        .with("scripts-set-aside", detail.script_faults >= SCRIPT_FAULTS_MAX);
     match &detail.spec.capacity {
         Capacity::Units(_) => outcome,
         Capacity::Resources { placement, resources } => {
@@ -256,7 +264,8 @@ pub fn history<'a>(events: impl IntoIterator<Item = &'a Event>) -> Outcome {
         if let Event::Ended { how: HoldEnd::Forced(reason) | HoldEnd::Stolen { reason, .. }, .. }
         | Event::Reserved { reason, .. }
         | Event::ReservationEnded { how: ReservationEnd::Cancelled(reason), .. }
-        | Event::WaiterMoved { reason, .. } = event
+        | Event::WaiterMoved { reason, .. }
+        | Event::PolicyFailed { why: reason, .. } = event
         {
             note = reason.as_str();
         }
@@ -306,5 +315,6 @@ fn event_name(event: &Event) -> &'static str {
         Event::ReservationEnded { how: ReservationEnd::Expired, .. } => "reservation_ended:expired",
         Event::ReservationEnded { how: ReservationEnd::Cancelled(_), .. } => "reservation_ended:cancelled",
         Event::WaiterMoved { .. } => "waiter_moved",
+        Event::PolicyFailed { .. } => "policy_failed",
     }
 }

@@ -69,17 +69,8 @@ pub fn command(
         Action::OwnerGone { namespace, owner } => {
             Command::OwnerGone { namespace: Namespace::parse(namespace)?, owner: OwnerId::parse(owner)? }
         }
-        Action::SetPool(set) => Command::SetPool(SetPool { pool: path(&set.pool)?, spec: spec(set)? }),
-        Action::SetCondition(set) => Command::SetCondition(SetCondition {
-            pool: path(&set.pool)?,
-            resource: set.resource.as_deref().map(ResourceName::parse).transpose()?,
-            condition: match &set.condition {
-                action::Condition::InService => Condition::InService,
-                action::Condition::Drained(note) => Condition::Drained(note.as_deref().map(Note::parse).transpose()?),
-                action::Condition::Quarantined(note) => Condition::Quarantined(Note::parse(note)?),
-            },
-            lasts: set.lasts.map(|lasts| Ttl::parse("lasts_ms", lasts)).transpose()?,
-        }),
+        Action::SetPool(set) => set_pool(set)?,
+        Action::SetCondition(set) => set_condition(set)?,
         Action::RemovePool(pool) => Command::RemovePool { pool: path(pool)? },
         Action::Steal(steal) => Command::Steal(Steal {
             pool: path(&steal.pool)?,
@@ -222,6 +213,43 @@ fn lifetime(lifetime: &action::Lifetime) -> Result<Lifetime, Invalid> {
     })
 }
 
+fn set_pool(set: &action::SetPool) -> Result<Command, Invalid> {
+    let pool = path(&set.pool)?;
+    let change = SetPool { pool: pool.clone(), spec: spec(set)? };
+    Ok(match set.size_was {
+        None => Command::SetPool(change),
+        size => {
+            Command::ChangeSeen { seen: Seen { pool, resource: None, size, state: None }, change: Change::Pool(change) }
+        }
+    })
+}
+
+fn set_condition(set: &action::SetCondition) -> Result<Command, Invalid> {
+    let pool = path(&set.pool)?;
+    let resource = set.resource.as_deref().map(ResourceName::parse).transpose()?;
+    let change = SetCondition {
+        pool: pool.clone(),
+        resource: resource.clone(),
+        condition: match &set.condition {
+            action::Condition::InService => Condition::InService,
+            action::Condition::Drained(note) => Condition::Drained(note.as_deref().map(Note::parse).transpose()?),
+            action::Condition::Quarantined(note) => Condition::Quarantined(Note::parse(note)?),
+        },
+        lasts: set.lasts.map(|lasts| Ttl::parse("lasts_ms", lasts)).transpose()?,
+    };
+    let state = set.state_was.map(|state| match state {
+        action::State::InService => ConditionState::InService,
+        action::State::Drained => ConditionState::Drained,
+        action::State::Quarantined => ConditionState::Quarantined,
+    });
+    Ok(match state {
+        None => Command::SetCondition(change),
+        state => {
+            Command::ChangeSeen { seen: Seen { pool, resource, size: None, state }, change: Change::Condition(change) }
+        }
+    })
+}
+
 fn spec(set: &action::SetPool) -> Result<PoolSpec, Invalid> {
     let capacity = match &set.capacity {
         action::Capacity::Units(units) => Capacity::Units(*units),
@@ -243,7 +271,12 @@ fn spec(set: &action::SetPool) -> Result<PoolSpec, Invalid> {
         declared: true,
         cleaning: set.cleaning,
         fair: set.fair.as_ref().map(fair).transpose()?,
+        scripts: Scripts { place: script(set.place_by.as_ref())?, order: script(set.order_by.as_ref())? },
     })
+}
+
+fn script(text: Option<&String>) -> Result<Option<Script>, Invalid> {
+    text.map(|text| Script::parse(text)).transpose()
 }
 
 fn fair(fair: &action::Fair) -> Result<FairShare, Invalid> {

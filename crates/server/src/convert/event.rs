@@ -92,6 +92,12 @@ pub(crate) fn event(recorded: &Recorded) -> v1::Event {
             note: Some(reason.to_string()),
             ..told
         },
+        Event::PolicyFailed { which, why, set_aside, .. } => v1::Event {
+            script: Some(which.as_str().to_owned()),
+            note: Some(why.to_string()),
+            set_aside: set_aside.then_some(true),
+            ..told
+        },
         Event::RequestWithdrawn { .. } | Event::PoolRemoving { .. } | Event::PoolGone { .. } | Event::Restarted => told,
     }
 }
@@ -165,6 +171,7 @@ fn kind(event: &Event) -> v1::EventKind {
         Event::Reserved { .. } => v1::EventKind::Reserved,
         Event::ReservationEnded { .. } => v1::EventKind::ReservationEnded,
         Event::WaiterMoved { .. } => v1::EventKind::WaiterMoved,
+        Event::PolicyFailed { .. } => v1::EventKind::PolicyFailed,
     }
 }
 

@@ -84,7 +84,16 @@ fn parse_spec(spec: v1::PoolSpec) -> Result<PoolSpec, Error> {
     if spec.cleaning && matches!(capacity, Capacity::Units(_)) {
         return Err(Error::invalid("cleaning", "units are all alike: only resources are cleaned"));
     }
-    Ok(PoolSpec { capacity, order, window, declared: true, cleaning: spec.cleaning, fair: fair.transpose()? })
+    let scripts = parse_scripts(spec.scripts.unwrap_or_default())?;
+    let (cleaning, fair) = (spec.cleaning, fair.transpose()?);
+    Ok(PoolSpec { capacity, order, window, declared: true, cleaning, fair, scripts })
+}
+
+/// Whether they can be used is for the rules to say.
+fn parse_scripts(scripts: v1::Scripts) -> Result<Scripts, Error> {
+    let parse =
+        |text: Option<String>, which: Which| text.map(|text| Script::parse(&text).in_field(which.field())).transpose();
+    Ok(Scripts { place: parse(scripts.place, Which::Place)?, order: parse(scripts.order, Which::Order)? })
 }
 
 fn parse_placement(spec: &v1::PoolSpec) -> Result<Placement, Error> {
@@ -152,6 +161,10 @@ pub(crate) fn spec(spec: &PoolSpec) -> v1::PoolSpec {
         fair: spec.fair.as_ref().map(|share| v1::FairShare {
             by: share.by().to_owned(),
             weights: share.weights().map(|(group, weight)| (group.to_owned(), weight)).collect(),
+        }),
+        scripts: (!spec.scripts.is_empty()).then(|| v1::Scripts {
+            place: spec.scripts.place.as_ref().map(|script| script.as_str().to_owned()),
+            order: spec.scripts.order.as_ref().map(|script| script.as_str().to_owned()),
         }),
         ..v1::PoolSpec::default()
     };
@@ -226,6 +239,8 @@ pub(crate) fn pool_detail(detail: &PoolDetail) -> v1::PoolDetail {
         summary: Some(summary(&detail.summary)),
         spec: Some(spec(&detail.spec)),
         resources: detail.resources.iter().map(resource_state).collect(),
+        script_faults: detail.script_faults,
+        scripts_set_aside: detail.script_faults >= SCRIPT_FAULTS_MAX,
     }
 }
 

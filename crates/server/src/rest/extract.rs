@@ -17,7 +17,7 @@ const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 const BODY_READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A message whose fields are parameters of the path and the query.
-pub(super) async fn parameters<T: DeserializeOwned>(request: &mut Request) -> Result<T, Error> {
+pub(crate) async fn parameters<T: DeserializeOwned>(request: &mut Request) -> Result<T, Error> {
     let path = request.extract_parts::<RawPathParams>().await;
     let path = path.map_err(|_| Error::Invalid { field: None, message: "the path is not UTF-8".into() })?;
     let query = request.uri().query().unwrap_or_default();

@@ -9,8 +9,12 @@ use tenure_core::{
 use super::{Invariant, Ledger, Listed};
 use crate::selectors::chosen;
 
-#[derive(Debug)]
-pub(super) struct Order;
+#[derive(Debug, Default)]
+pub(super) struct Order {
+    /// The place of the set that was granted last, and the rate windows in which it has places: each is a hold of its own,
+    /// which is told of next and does not say whose turn it was.
+    windows: Option<(Place, Vec<PoolPath>)>,
+}
 
 impl Invariant for Order {
     fn name(&self) -> &'static str {
@@ -25,9 +29,20 @@ impl Invariant for Order {
         }
         let place = match waiter.and_then(|id| Some((id, before.waiters.get(&id)?))) {
             Some((id, (waiter, _))) => waiter.place(id),
-            // An event does not tell the priority of somebody who never waited: the highest there is in a plan.
-            None => Place::new(Priority::parse(1).map_err(|error| error.to_string())?, WaiterId(u64::MAX)),
+            None => match self.windows.take().filter(|(_, windows)| windows.contains(&hold.pool)) {
+                Some((place, windows)) => {
+                    self.windows = Some((place, windows.into_iter().filter(|path| *path != hold.pool).collect()));
+                    place
+                }
+                // An event does not tell the priority of somebody who never waited: the highest there is in a plan.
+                None => Place::new(Priority::parse(1).map_err(|error| error.to_string())?, WaiterId(u64::MAX)),
+            },
         };
+        let windows: Vec<_> =
+            hold.also.iter().filter(|part| part.until.is_some()).map(|part| part.pool.clone()).collect();
+        if !windows.is_empty() {
+            self.windows = Some((place, windows));
+        }
         for (path, taken) in hold.parts() {
             let Some(pool) = before.pools.get(path) else { continue };
             for (id, (ahead, present)) in &before.waiters {
@@ -36,6 +51,8 @@ impl Invariant for Order {
                     continue;
                 }
                 let overtaken = match pool.spec.order {
+                    // Another invariant's.
+                    _ if pool.spec.scripts.order.is_some() => false,
                     _ if !ahead.also.is_empty() => lacks_then(before, path, pool, ahead, demand, taken),
                     tenure_core::Order::Strict => wants_the_same(pool, ahead, demand, taken),
                     // What a set further ahead needs is not there for it.
@@ -84,7 +101,13 @@ fn behind_a_set(before: &Ledger, path: &PoolPath, place: Place) -> bool {
     sets.any(|(id, (set, _))| set.place(*id) < place && set.parts().any(|(part, _)| part == path))
 }
 
-fn could_be_served(before: &Ledger, path: &PoolPath, pool: &Listed, waiter: &Waiter, demand: &Demand) -> bool {
+pub(super) fn could_be_served(
+    before: &Ledger,
+    path: &PoolPath,
+    pool: &Listed,
+    waiter: &Waiter,
+    demand: &Demand,
+) -> bool {
     match &pool.spec.capacity {
         Capacity::Units(size) => {
             let free = before.free_units(path, *size);
@@ -108,19 +131,21 @@ fn could_be_served(before: &Ledger, path: &PoolPath, pool: &Listed, waiter: &Wai
 /// How many resources are free that a waiter could use.
 fn free_for(before: &Ledger, path: &PoolPath, pool: &Listed, waiter: &Waiter, demand: &Demand) -> usize {
     let Capacity::Resources { resources, .. } = &pool.spec.capacity else { return 0 };
-    let in_service = |name: &ResourceName| {
-        pool.resource_conditions.get(name).is_none_or(|condition| *condition == Condition::InService)
-    };
-    let taken = |name: &ResourceName| before.holds_of(path).any(|taken| taken.resources.contains(name));
     let usable = resources.iter().map(|listed| &listed.name).filter(|name| could_use(pool, waiter, demand, name));
-    usable.filter(|name| in_service(name) && !taken(name)).count()
+    usable.filter(|name| is_free(before, path, pool, name)).count()
 }
 
-fn could_use(pool: &Listed, waiter: &Waiter, demand: &Demand, name: &ResourceName) -> bool {
+pub(super) fn is_free(before: &Ledger, path: &PoolPath, pool: &Listed, name: &ResourceName) -> bool {
+    let condition = pool.resource_conditions.get(name);
+    let taken = before.holds_of(path).any(|taken| taken.resources.contains(name));
+    condition.is_none_or(|condition| *condition == Condition::InService) && !taken
+}
+
+pub(super) fn could_use(pool: &Listed, waiter: &Waiter, demand: &Demand, name: &ResourceName) -> bool {
     matches(pool, demand, name) && pool.is_for(waiter, demand, name)
 }
 
-fn matches(pool: &Listed, demand: &Demand, name: &ResourceName) -> bool {
+pub(super) fn matches(pool: &Listed, demand: &Demand, name: &ResourceName) -> bool {
     let Capacity::Resources { resources, .. } = &pool.spec.capacity else { return false };
     let Some(listed) = resources.iter().find(|listed| listed.name == *name) else { return false };
     chosen(demand.selector.as_ref(), name, &listed.labels)

@@ -13,6 +13,12 @@ pub fn same_answer(expected: &Result<Reply, Failure>, found: &Result<Reply, Fail
             (Refusal::NotRenewable { token: expected, .. }, Refusal::NotRenewable { token: found, .. }) => {
                 expected == found
             }
+            (
+                Refusal::BadScript { pool: expected, which: one, .. },
+                Refusal::BadScript { pool: found, which: other, .. },
+            ) => (expected, one) == (found, other),
+            // Looked at by itself.
+            (Refusal::Deadlock { .. }, Refusal::Deadlock { .. }) => true,
             (Refusal::Changed { pool: expected, .. }, Refusal::Changed { pool: found, .. }) => expected == found,
             (expected, found) => expected == found,
         },
@@ -62,7 +68,7 @@ impl Model {
             same(&what, &(expected.session, &expected.request), &(waiter.session, &waiter.request))?;
             same(&what, &(expected.key, !expected.away), &(waiter.key, present))?;
             same(&what, &expected.turn, &waiter.place(expected.id).rank().turn)?;
-            same(&what, &&expected.also[..], &&waiter.also[..])?;
+            same(&what, &(&expected.also[..], expected.holds_on), &(&waiter.also[..], waiter.holds_on))?;
         }
         Ok(())
     }
@@ -91,6 +97,7 @@ impl Model {
             same(&what, &expected.spec(), &pool.spec())?;
             same(&what, &(&expected.condition, expected.removing), &(pool.condition(), pool.is_removing()))?;
             same(&what, &(expected.idle_since, expected.until), &(pool.idle_since(), pool.until()))?;
+            same(&format!("the faults of {what}"), &expected.faults, &pool.script_faults())?;
             let mut served = expected.served.clone();
             served.sort();
             same(&what, &served, &pool.turns_served().collect())?;
@@ -131,6 +138,7 @@ impl super::Pool {
             declared: self.declared,
             cleaning: self.cleaning,
             fair: self.fair.clone(),
+            scripts: self.scripts.clone(),
         }
     }
 }

@@ -100,6 +100,9 @@ impl Model {
                 return;
             }
             let Some((id, rooms)) = self.next(path) else { return };
+            if self.first_by_script(path).is_err() {
+                self.note_fault(path);
+            }
             let waiter = self.leave(id, true);
             let grant = self.grant(&waiter, &rooms, true);
             let pools = waiter.parts().into_iter().map(|(pool, _)| pool);

@@ -53,12 +53,14 @@ impl Model {
             demand: anything,
             lifetime: steal.lifetime.unwrap_or(Lifetime::Leased(LEASE_DEFAULT)),
             priority: Priority::default(),
+            since: self.now,
             deadline: None,
             session: None,
             request: steal.request,
             away: false,
             turn: 0,
             also,
+            holds_on: false,
         };
         Ok(Reply::Granted(Box::new(self.give(&as_if, given, false))))
     }

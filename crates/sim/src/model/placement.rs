@@ -8,10 +8,10 @@ use super::{Hold, Model, Pool, Resource, Waiter};
 #[derive(Clone, Debug)]
 pub(super) struct Room {
     path: PoolPath,
-    units: u32,
+    pub(super) units: u32,
     /// Those reserved for whoever it is come first, and are taken first.
-    own: Vec<ResourceName>,
-    others: Vec<ResourceName>,
+    pub(super) own: Vec<ResourceName>,
+    pub(super) others: Vec<ResourceName>,
     all: bool,
     dirty: bool,
 }
@@ -28,6 +28,10 @@ impl Model {
     pub(super) fn next(&self, path: &PoolPath) -> Option<(WaiterId, Vec<Room>)> {
         let pool = self.known(path);
         let queue: Vec<_> = self.queue(path).into_iter().filter(|waiter| !waiter.away).collect();
+        if let Ok(Some(first)) = self.first_by_script(path) {
+            let waiter = queue.iter().find(|waiter| waiter.id == first)?;
+            return Some((first, vec![self.room_alone(path, waiter)?]));
+        }
         for (at, waiter) in queue.iter().enumerate() {
             let rooms = self.room_behind(path, waiter, &queue[..at]).and_then(|_| {
                 let rooms = waiter.parts().into_iter().map(|(pool, _)| {
@@ -53,6 +57,11 @@ impl Model {
         let queue = self.queue(path).into_iter().take_while(|ahead| ahead.id != waiter.id);
         let ahead: Vec<_> = queue.filter(|ahead| !ahead.away).collect();
         self.room_behind(path, waiter, &ahead)
+    }
+
+    /// As if nobody were ahead.
+    pub(super) fn room_alone(&self, path: &PoolPath, waiter: &Waiter) -> Option<Room> {
+        self.room_behind(path, waiter, &[])
     }
 
     fn room_behind(&self, path: &PoolPath, waiter: &Waiter, queue: &[&Waiter]) -> Option<Room> {
@@ -104,7 +113,7 @@ impl Model {
         (wanted > 0 && wanted <= most && alone).then_some(Room { path, units: wanted, own, others, all, dirty })
     }
 
-    fn all_in_service(&self, waiter: &Waiter) -> bool {
+    pub(super) fn all_in_service(&self, waiter: &Waiter) -> bool {
         let pools: Vec<_> = waiter.parts().into_iter().map(|(path, _)| self.known(&path)).collect();
         pools.iter().all(|pool| pool.condition == Condition::InService && !pool.removing)
     }
@@ -136,8 +145,11 @@ impl Model {
     }
 
     /// `nth` is which of the pools of a set it is.
-    fn take(&mut self, room: &Room, nth: usize) -> Taken {
+    fn take(&mut self, waiter: &Waiter, room: &Room, nth: usize) -> Taken {
         let pool = self.known(&room.path).clone();
+        if let Some(resources) = self.chosen_by_script(&pool, room, waiter) {
+            return Taken { units: room.units, resources: resources.into(), all: room.all, dirty: room.dirty };
+        }
         let wanted = if pool.units.is_some() { 0 } else { room.units as usize };
         let first = wanted.min(room.own.len());
         let mut resources = self.choose_resources(&pool, room.own.clone(), first, (nth, 0));
@@ -171,28 +183,37 @@ impl Model {
                 }
                 chosen
             }
-            Placement::Spread(label) => {
-                let mut chosen = Vec::new();
-                while chosen.len() < wanted {
-                    let value = |name: &ResourceName| {
-                        let resource = pool.resources.iter().find(|resource| resource.spec.name == *name);
-                        resource.and_then(|it| it.spec.labels.get(label.as_str())).unwrap_or_default().to_owned()
-                    };
-                    let in_use = |name: &ResourceName| {
-                        let held = pool.resources.iter().map(|it| &it.spec.name).filter(|it| self.is_held(pool, it));
-                        held.chain(&chosen).filter(|other| value(other) == value(name)).count()
-                    };
-                    let least = (0..open.len()).min_by_key(|at| in_use(&open[*at])).expect("there are enough");
-                    chosen.push(open.remove(least));
-                }
-                chosen
-            }
+            Placement::Spread(label) => self.spread(pool, label, open, wanted),
         }
+    }
+
+    /// One by one, each where its label's value is in use least.
+    pub(super) fn spread(
+        &self,
+        pool: &Pool,
+        label: &LabelName,
+        mut open: Vec<ResourceName>,
+        wanted: usize,
+    ) -> Vec<ResourceName> {
+        let mut chosen = Vec::new();
+        while chosen.len() < wanted {
+            let value = |name: &ResourceName| {
+                let resource = pool.resources.iter().find(|resource| resource.spec.name == *name);
+                resource.and_then(|it| it.spec.labels.get(label.as_str())).unwrap_or_default().to_owned()
+            };
+            let in_use = |name: &ResourceName| {
+                let held = pool.resources.iter().map(|it| &it.spec.name).filter(|it| self.is_held(pool, it));
+                held.chain(&chosen).filter(|other| value(other) == value(name)).count()
+            };
+            let least = (0..open.len()).min_by_key(|at| in_use(&open[*at])).expect("there are enough");
+            chosen.push(open.remove(least));
+        }
+        chosen
     }
 
     /// Gives it to them: one hold, and one more for each place in a rate window beside it.
     pub(super) fn grant(&mut self, waiter: &Waiter, rooms: &[Room], from_queue: bool) -> Grant {
-        let given = (0..).zip(rooms).map(|(nth, room)| self.take(room, nth)).collect();
+        let given = (0..).zip(rooms).map(|(nth, room)| self.take(waiter, room, nth)).collect();
         self.give(waiter, given, from_queue)
     }
 

@@ -23,6 +23,8 @@ impl Pool {
             cleaning: false,
             fair: None,
             served: Vec::new(),
+            scripts: Scripts::default(),
+            faults: 0,
         };
         pool.set(spec, |_| false);
         pool
@@ -34,6 +36,8 @@ impl Pool {
         self.declared = spec.declared;
         self.cleaning = spec.cleaning;
         self.fair = spec.fair.clone();
+        self.scripts = spec.scripts.clone();
+        self.faults = 0;
         let before = std::mem::take(&mut self.resources);
         match &spec.capacity {
             Capacity::Units(units) => {
@@ -105,8 +109,10 @@ impl Model {
                 if pool.units.is_some() != matches!(spec.capacity, Capacity::Units(_)) && held {
                     return Err(Refusal::WrongKind { pool: path, why: "".into() });
                 }
-                // A set has no turn.
-                if spec.fair.is_some() && self.queue(&path).iter().any(|waiter| !waiter.also.is_empty()) {
+                // A set has no turn, and no score.
+                if (spec.fair.is_some() || !spec.scripts.is_empty())
+                    && self.queue(&path).iter().any(|waiter| !waiter.also.is_empty())
+                {
                     return Err(Refusal::WrongKind { pool: path, why: "".into() });
                 }
                 if pool.window != spec.window && held {
@@ -120,6 +126,7 @@ impl Model {
             None if self.pools.len() >= self.limits.pools_max => return Err(limit("pools_max", self.limits.pools_max)),
             None => true,
         };
+        Self::check_scripts(&path, &spec)?;
         if created {
             self.pools.push(Pool::new(path.clone(), &spec));
         } else {

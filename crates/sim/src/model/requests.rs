@@ -36,7 +36,7 @@ impl Model {
         let made = self.check(&acquire, session)?;
         let known = self.pools.len();
         self.pools.extend(made.pools);
-        let answer = self.grant_or_queue(ticket, &acquire, returns, made.newcomer);
+        let answer = self.grant_or_queue(ticket, &acquire, returns, made.newcomer, known);
         if answer.is_err() {
             self.pools.truncate(known);
         }
@@ -71,7 +71,7 @@ impl Model {
             {
                 return Err(Refusal::SizeMismatch { pool: (*path).clone(), size: pool.size(), asked });
             }
-            if parts.len() > 1 && (pool.fair.is_some() || demand.dirty) {
+            if parts.len() > 1 && (pool.fair.is_some() || !pool.scripts.is_empty() || demand.dirty) {
                 return Err(Refusal::WrongKind { pool: (*path).clone(), why: "".into() });
             }
         }
@@ -117,12 +117,14 @@ impl Model {
             demand: demand.clone(),
             lifetime,
             priority: acquire.priority,
+            since: self.now,
             deadline: None,
             session,
             request: acquire.request.clone(),
             away: false,
             turn: 0,
             also: also.collect(),
+            holds_on: acquire.holds_on,
         };
         Ok(Checked { pools: made, newcomer })
     }
@@ -133,6 +135,7 @@ impl Model {
         acquire: &Acquire,
         returns: bool,
         newcomer: Waiter,
+        known: usize,
     ) -> Result<Reply, Refusal> {
         let (path, id, parts) = (newcomer.pool.clone(), newcomer.id, newcomer.parts());
         let turns =
@@ -173,7 +176,9 @@ impl Model {
             Wait::For(ttl) => Some(self.now + ttl),
             Wait::Forever => None,
         };
-        for (path, _) in &parts {
+        // Only of pools that were there before.
+        let was_there = |path: &PoolPath| self.pools[..known].iter().any(|pool| pool.path == *path);
+        for (path, _) in parts.iter().filter(|(path, _)| was_there(path)) {
             if self.queue(path).len() >= self.limits.waiters_per_pool_max {
                 return Err(limit("waiters_per_pool_max", self.limits.waiters_per_pool_max));
             }
@@ -181,11 +186,19 @@ impl Model {
                 return Err(limit("waiters_max", self.limits.waiters_max));
             }
         }
+        let newcomer = Waiter { deadline, ..newcomer };
+        self.enter(newcomer.clone());
+        let is_deadlock = self.is_deadlock(ticket, id);
+        self.waiters.retain(|waiter| waiter.id != id);
+        if is_deadlock {
+            // Which of the cycles there are is told is looked at when it has been.
+            return Err(Refusal::Deadlock { cycle: Vec::new() });
+        }
         let chosen = self.choices.queued.pop_front();
         let key = self.choose("a wait", chosen, Key::from_bits(0));
         self.waiter_next += 1;
         parts.iter().for_each(|(path, _)| self.note_busy(path));
-        self.enter(Waiter { key, deadline, ..newcomer });
+        self.enter(Waiter { key, ..newcomer });
         Ok(self.listen(ticket, id, returns))
     }
 
@@ -409,7 +422,15 @@ fn pool_on_first_use(path: &PoolPath, size: Option<u32>, lifetime: Option<&Lifet
     let capacity = Capacity::Units(size.unwrap_or(1));
     Pool::new(
         path.clone(),
-        &PoolSpec { capacity, order: Order::Strict, window, declared: false, cleaning: false, fair: None },
+        &PoolSpec {
+            capacity,
+            order: Order::Strict,
+            window,
+            declared: false,
+            cleaning: false,
+            fair: None,
+            scripts: Scripts::default(),
+        },
     )
 }
 

@@ -23,7 +23,8 @@ impl Model {
         let same = |waiter: &&&Waiter| waiter.priority == priority;
         let Some(fair) = &pool.fair else {
             let last = self.queue(path).iter().filter(same).map(|waiter| waiter.turn).max();
-            return last.unwrap_or(0).max(i64::try_from(id.0).expect("a few"));
+            let arrival = i64::try_from(id.0).expect("a few");
+            return last.filter(|last| *last > arrival).map_or(arrival, |last| last + 1);
         };
         let group = |holder: &Holder| match &fair.by {
             FairBy::Holder => holder.id.to_string(),

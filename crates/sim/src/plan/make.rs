@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::random::Random;
+use crate::scripts::COUNT;
 
 impl Plan {
     pub fn from_seed(seed: u64) -> Self {
@@ -40,15 +41,17 @@ fn opening(random: &mut Random) -> Vec<Ask> {
     if random.one_in(2) {
         let size = 1 + random.small(5);
         let fair = random.byte(4);
-        asks.push(Ask::SetUnits { pool: 1, size, backfill: false, window: None, declared: true, fair });
+        asks.push(Ask::SetUnits { pool: 1, size, backfill: false, window: None, declared: true, fair, script: 0 });
     }
     if random.one_in(2) {
         let size = 1 + random.small(5);
-        asks.push(Ask::SetUnits { pool: 2, size, backfill: true, window: None, declared: true, fair: 0 });
+        let script = scripted(random);
+        asks.push(Ask::SetUnits { pool: 2, size, backfill: true, window: None, declared: true, fair: 0, script });
     }
     if random.one_in(2) {
         let (size, window) = (1 + random.small(4), Some(1 + random.small(400)));
-        asks.push(Ask::SetUnits { pool: 3, size, backfill: random.one_in(4), window, declared: true, fair: 0 });
+        let backfill = random.one_in(4);
+        asks.push(Ask::SetUnits { pool: 3, size, backfill, window, declared: true, fair: 0, script: 0 });
     }
     if !random.one_in(4) {
         asks.push(set_resources(random));
@@ -57,14 +60,22 @@ fn opening(random: &mut Random) -> Vec<Ask> {
 }
 
 fn set_resources(random: &mut Random) -> Ask {
+    let script = scripted(random);
     Ask::SetResources {
         resources: random.byte(255),
         reversed: random.one_in(3),
         placement: random.byte(5),
-        backfill: random.one_in(4),
+        // With one that orders mostly so that it is not refused.
+        backfill: if !script.is_multiple_of(6) { !random.one_in(5) } else { random.one_in(4) },
         cleaning: random.one_in(3),
-        fair: if random.one_in(3) { random.byte(4) } else { 0 },
+        fair: if script == 0 && random.one_in(3) { random.byte(4) } else { 0 },
+        script,
     }
+}
+
+/// Most pools have no scripts.
+fn scripted(random: &mut Random) -> u8 {
+    if random.one_in(3) { random.byte(COUNT) } else { 0 }
 }
 
 struct Temper {
@@ -85,12 +96,17 @@ struct Temper {
     pools: u8,
     /// One acquire in so many is for several pools.
     set_every: u64,
+    /// One acquire in so many holds on.
+    hold_on_every: u64,
+    /// A few take one thing after another and keep it: they come to wait for each other.
+    crossing: bool,
 }
 
 impl Temper {
     fn new(random: &mut Random) -> Self {
+        let crossing = random.one_in(8);
         Self {
-            clients: 1 + random.byte(8),
+            clients: if crossing { 2 + random.byte(3) } else { 1 + random.byte(8) },
             tight: random.one_in(10),
             patient: random.one_in(4),
             crowded: random.one_in(20),
@@ -102,6 +118,8 @@ impl Temper {
             scale: *random.pick(&[10, 100, 1_000, 20_000]),
             pools: *random.pick(&[1, 3, 5, 7, 7]),
             set_every: *random.pick(&[2, 6, 1_000]),
+            hold_on_every: *random.pick(&[2, 8, 1_000]),
+            crossing,
         }
     }
 
@@ -117,7 +135,7 @@ impl Temper {
             }
             3..6 => What::Cut { client },
             6..11 => What::HangUp { client, which: random.byte(4) },
-            _ => What::Ask { client, ask: self.ask(random), fate: self.fate(random) },
+            _ => What::Ask { client, ask: self.ask(random, client), fate: self.fate(random) },
         }
     }
 
@@ -165,7 +183,7 @@ impl Temper {
         1 + random.small(self.scale)
     }
 
-    fn ask(&self, random: &mut Random) -> Ask {
+    fn ask(&self, random: &mut Random, client: u8) -> Ask {
         if random.below(1_000) < self.lies {
             return Ask::Lie(*random.pick(&LIES));
         }
@@ -173,12 +191,39 @@ impl Temper {
         if self.crowded && random.one_in(12) {
             let pool = 1 + random.byte(2);
             return match random.below(3) {
-                0 => Ask::SetUnits { pool, size: 600, backfill: pool == 2, window: None, declared: true, fair: 0 },
+                0 => Ask::SetUnits {
+                    pool,
+                    size: 600,
+                    backfill: pool == 2,
+                    window: None,
+                    declared: true,
+                    fair: 0,
+                    script: if pool == 2 { scripted(random) } else { 0 },
+                },
                 1 => Ask::RemovePool { pool },
                 _ => Ask::Crowd { pool, count: u16::from(random.byte(255)) },
             };
         }
         let which = if random.one_in(4) { random.byte(20) } else { random.byte(3) };
+        if self.crossing && !random.one_in(4) {
+            return match random.below(16) {
+                0..2 => Ask::Release { which, names_pool: false },
+                2 => Ask::OpenSession { stream: true, grace: 60_000, outlasts_holds: false },
+                3 => Ask::Reserve {
+                    resource: random.byte(8),
+                    client: random.byte(self.clients),
+                    instead_of: None,
+                    lasts: None,
+                },
+                4 => Ask::SetCondition {
+                    pool: 4,
+                    resource: Some(random.byte(8)),
+                    condition: if random.one_in(2) { 0 } else { 2 },
+                    lasts: None,
+                },
+                _ => Ask::Acquire(self.crossing(random, client)),
+            };
+        }
         match random.below(100) {
             0..43 => Ask::Acquire(self.acquire(random)),
             43..50 => Ask::AcquireAgain,
@@ -210,6 +255,7 @@ impl Temper {
                 window: random.one_in(4).then(|| 1 + random.small(400)),
                 declared: !random.one_in(3),
                 fair: if random.one_in(3) { random.byte(4) } else { 0 },
+                script: if random.one_in(2) { scripted(random) } else { 0 },
             },
             91..93 => set_resources(random),
             93..96 => Ask::SetCondition {
@@ -225,6 +271,8 @@ impl Temper {
                 lasts: random.one_in(2).then(|| self.millis(random)),
             },
             97 if random.one_in(2) => Ask::Unreserve { resource: random.byte(8), client: random.byte(self.clients) },
+            // What is kept would keep the pool from ever coming back.
+            _ if self.crossing => Ask::Release { which, names_pool: true },
             _ => Ask::RemovePool { pool: random.byte(7) },
         }
     }
@@ -278,6 +326,32 @@ impl Temper {
             request: random.one_in(2).then(|| if random.one_in(6) { random.byte(4) } else { 0 }),
             then: if random.one_in(3) { Then::Forget } else { Then::Use(1 + random.small(2 * self.scale)) },
             also: self.also(random, pool),
+            holds_on: random.one_in(self.hold_on_every),
+        }
+    }
+
+    /// Something to keep: each has a pool that it tries to get something of, and waits for what others have.
+    fn crossing(&self, random: &mut Random, client: u8) -> AskAcquire {
+        let own = random.one_in(3);
+        let further = if own { 0 } else { 1 + random.byte(4) };
+        let pool = [0, 1, 4, 2, 5][usize::from((client + further) % 5)];
+        let lifetime = *random.pick(&[Life::Kept, Life::Leased(300_000), Life::Session(None), Life::Bound(0)]);
+        AskAcquire {
+            amount: if random.one_in(10) { 0 } else { *random.pick(&[1, 1, 1, 2]) },
+            selector: (pool == 4 && !random.one_in(3)).then(|| random.byte(7)),
+            dirty: pool == 4 && random.one_in(6),
+            size: (pool == 5).then_some(3),
+            wait: match random.below(6) {
+                _ if own => Waits::Try,
+                0..2 => Waits::For(self.millis(random)),
+                _ => Waits::Forever,
+            },
+            priority: if random.one_in(5) { *random.pick(&[-1, 1]) } else { 0 },
+            in_session: random.one_in(4) || matches!(lifetime, Life::Session(_)),
+            request: random.one_in(3).then_some(0),
+            also: self.also(random, pool),
+            holds_on: !random.one_in(6),
+            ..AskAcquire::plain(pool, lifetime)
         }
     }
 }

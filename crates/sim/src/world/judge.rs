@@ -39,6 +39,7 @@ impl World<'_> {
                 return Err(differs(format!("ticket {} should be answered {expected:?}", ticket.0)));
             };
             let (_, answer) = found.remove(at);
+            self.model.check_cycle(*ticket, answer).map_err(differs)?;
             if !same_answer(expected, answer) {
                 return Err(differs(format!("ticket {}: expected {expected:?}, found {answer:?}", ticket.0)));
             }
@@ -58,7 +59,10 @@ impl World<'_> {
         heard: &[Heard],
     ) -> Result<(), Violation> {
         let now = process.expected_now(self.time);
-        let applied = Applied { at, now, heard, entry: prepared.commit.entry.as_deref(), state: process.state() };
+        let replies = prepared.deliveries.iter().filter_map(|delivery| delivery.reply());
+        let answers: Vec<_> = replies.filter_map(|(ticket, reply)| Some((ticket, reply.as_ref().ok()?))).collect();
+        let (entry, state) = (prepared.commit.entry.as_deref(), process.state());
+        let applied = Applied { at, now, heard, entry, answers: &answers, state };
         self.check(|invariant| invariant.applied(&applied))
     }
 

@@ -14,6 +14,7 @@ use crate::disk::Found;
 use crate::plan::Left;
 use crate::random::Random;
 use crate::sabotage::Sabotage;
+use crate::scripts::policies;
 
 impl World<'_> {
     /// A process reads the disk and goes on.
@@ -38,11 +39,11 @@ impl World<'_> {
         }
 
         // The first thing a start writes is a sync like any other, and can be its last.
-        if let Some(first) = &first {
+        if let Some(first) = first {
             if self.down_millis > 0 && random.one_in(6) {
                 self.counts.fault("crash during a start");
                 let left = if random.one_in(2) { Left::All } else { Left::Torn(u16::from(random.byte(255))) };
-                self.disk.tear(first, left);
+                self.disk.tear(&first, left);
                 self.note(|| format!("CRASH while starting, {left:?}"));
                 self.later(1_000, Happening::Start);
                 return Ok(());
@@ -71,7 +72,7 @@ impl World<'_> {
         let committer = Committer::new(Box::new(self.disk.clone()), announce, Box::new(unreceived), Box::new(drop));
         let mut process = Process {
             incarnation: self.incarnation,
-            driver: Driver::new(Machine::restored(state, self.limits), Box::new(nonces)),
+            driver: Driver::new(Machine::restored(state, self.limits).with_policies(policies()), Box::new(nonces)),
             committer,
             returns,
             mailbox: VecDeque::new(),

@@ -141,6 +141,12 @@ pub(super) fn event(event: &Event) -> stored::Event {
                 reason: text(reason),
             })
         }
+        Event::PolicyFailed { pool, which, why, set_aside } => Kind::PolicyFailed(stored::PolicyFailed {
+            pool: Some(path(pool)),
+            order: *which == Which::Order,
+            why: text(why),
+            set_aside: *set_aside,
+        }),
     };
     stored::Event { kind: Some(kind) }
 }
@@ -273,6 +279,12 @@ pub(super) fn to_event(event: stored::Event) -> Result<Event, Wrong> {
             priority: Priority::parse(it.priority.into()).map_err(wrong)?,
             rank: to_rank(required("the rank", it.rank)?)?,
             reason: note(&it.reason)?,
+        },
+        Kind::PolicyFailed(it) => Event::PolicyFailed {
+            pool: to_path(it.pool)?,
+            which: if it.order { Which::Order } else { Which::Place },
+            why: note(&it.why)?,
+            set_aside: it.set_aside,
         },
     })
 }

@@ -229,6 +229,8 @@ pub(super) fn pool_spec(spec: &PoolSpec) -> stored::PoolSpec {
                 .map(|(group, weight)| stored::Weight { group: group.to_owned(), weight })
                 .collect(),
         }),
+        place_script: spec.scripts.place.as_ref().map(|script| script.as_str().to_owned()),
+        order_script: spec.scripts.order.as_ref().map(|script| script.as_str().to_owned()),
     }
 }
 
@@ -267,7 +269,9 @@ pub(super) fn to_pool_spec(spec: stored::PoolSpec) -> Result<PoolSpec, Wrong> {
         FairShare::parse(&it.by, weights).map_err(wrong)
     });
     let cleaning = spec.cleaning && matches!(capacity, Capacity::Resources { .. });
-    Ok(PoolSpec { capacity, order, window, declared: spec.declared, cleaning, fair: fair.transpose()? })
+    let script = |text: Option<String>| text.map(|text| Script::parse(&text).map_err(wrong)).transpose();
+    let scripts = Scripts { place: script(spec.place_script)?, order: script(spec.order_script)? };
+    Ok(PoolSpec { capacity, order, window, declared: spec.declared, cleaning, fair: fair.transpose()?, scripts })
 }
 
 pub(super) fn to_resource_spec(spec: stored::ResourceSpec) -> Result<ResourceSpec, Wrong> {
