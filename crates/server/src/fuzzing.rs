@@ -8,6 +8,7 @@ use axum::http::{Request, header};
 use prost::Message;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tenure_core::{Page, Query};
 use tenure_fuzz::{fuzz, word};
 use tenure_proto::{ldlm, v1};
 
@@ -27,7 +28,7 @@ trait Decode {
 /// The requests of the API, by number.
 fn as_request(decode: &impl Decode, input: &[u8]) -> String {
     let Some((number, bytes)) = input.split_first() else { return "empty".into() };
-    let number = number % 24;
+    let number = number % 26;
     let heard = match number {
         0 => decode.decode::<v1::AcquireRequest>(bytes, |it| convert::acquire(it, &Caller::default()).map(drop)),
         1 => decode.decode::<v1::RenewRequest>(bytes, |it| convert::renew(it, &Caller::default()).map(drop)),
@@ -52,7 +53,9 @@ fn as_request(decode: &impl Decode, input: &[u8]) -> String {
         20 => decode.decode::<v1::MoveWaiterRequest>(bytes, |it| convert::move_waiter(&it).map(drop)),
         21 => decode.decode::<v1::ReserveRequest>(bytes, |it| convert::reserve(it).map(drop)),
         22 => decode.decode::<v1::UnreserveRequest>(bytes, |it| convert::unreserve(&it).map(drop)),
-        _ => decode.decode::<v1::ExplainRequest>(bytes, |it| convert::explain(it).map(drop)),
+        23 => decode.decode::<v1::ExplainRequest>(bytes, |it| convert::explain(it).map(drop)),
+        24 => decode.decode::<v1::ListWaitsRequest>(bytes, |it| convert::list_waits(it).map(drop)),
+        _ => decode.decode::<v1::SearchRequest>(bytes, |it| convert::search(it).map(drop)),
     };
     format!("{number} {heard}")
 }
@@ -103,9 +106,9 @@ impl Decode for Json {
 }
 
 /// As the query of an HTTP request.
-struct Query;
+struct Parameters;
 
-impl Decode for Query {
+impl Decode for Parameters {
     fn decode<M: Wire>(&self, bytes: &[u8], convert: fn(M) -> Result<(), Error>) -> String {
         let pairs = form_urlencoded::parse(bytes);
         match extract::parse::<M>(serde_urlencoded::Deserializer::new(pairs)) {
@@ -118,7 +121,7 @@ impl Decode for Query {
 const KEY: &str = "00000000-0000-4000-8000-000000000000";
 
 /// One of each kind, as the fields of JSON.
-const REQUESTS: [&str; 24] = [
+const REQUESTS: [&str; 26] = [
     r#"{"namespace":"n","pool":"db","units":2,"size":9,"select":"gpu && mem >= 80 || !(zone == \"eu west\")","lifetime":"session",
         "ttl_ms":2000,"wait_ms":500,"priority":-3,"holder":"h","meta":{"host":"a"},"session_key":"00000000-0000-4000-8000-000000000000","request_id":"r"}"#,
     r#"{"key":"00000000-0000-4000-8000-000000000000","pool":"db","ttl_ms":1}"#,
@@ -129,7 +132,7 @@ const REQUESTS: [&str; 24] = [
     r#"{"holder":"h","meta":{"a":"b"},"grace_ms":1000}"#,
     r#"{"session_key":"00000000-0000-4000-8000-000000000000"}"#,
     r#"{"session_key":"00000000-0000-4000-8000-000000000000"}"#,
-    r#"{"pool":"db","spec":{"resources":[{"name":"a","labels":{"zone":"eu"},"properties":{"ip":"1"}}],"placement":"spread","spread_label":"zone","order":"backfill","cleaning":true,"fair":{"by":"tenant","weights":{"a":3}}}}"#,
+    r#"{"pool":"db","spec":{"resources":[{"name":"a","labels":{"zone":"eu"},"properties":{"ip":"1"}}],"placement":"spread","spread_label":"zone","order":"backfill","cleaning":true,"fair":{"by":"tenant","weights":{"a":3}},"scripts":{"place":"1","order":"request.units"}}}"#,
     r#"{"pool":"db","resource":"a","condition":{"state":"quarantined","note":"smokes"},"lasts_ms":9}"#,
     r#"{"pool":"db"}"#,
     r#"{"pool":"db","holder":"h","after":"3","limit":7}"#,
@@ -144,6 +147,8 @@ const REQUESTS: [&str; 24] = [
     r#"{"pool":"db","resource":"a","holder":"h","lasts_ms":9,"instead_of":"g","reason":"x"}"#,
     r#"{"pool":"db","resource":"a","holder":"h","reason":"x"}"#,
     r#"{"pool":"db","waiter":3,"limit":7}"#,
+    r#"{"holder":"h","after":"3","limit":7}"#,
+    r#"{"text":"d","after":"pool\nda\ngpu-7","limit":7}"#,
 ];
 
 const WORDS: &[&str] = &[
@@ -206,7 +211,8 @@ fn any_bytes_are_refused_or_understood_as_a_grpc_request() {
     sample! { 0 AcquireRequest 1 RenewRequest 2 ReleaseRequest 3 WithdrawRequest 4 ForceReleaseRequest 5 OwnerGoneRequest
     6 OpenSessionRequest 7 KeepAliveRequest 8 EndSessionRequest 9 SetPoolRequest 10 SetConditionRequest 11 RemovePoolRequest
     12 ListHoldsRequest 13 ListSessionsRequest 14 ListPoolsRequest 15 GetPoolRequest 16 ListQueueRequest 17 HistoryRequest
-    18 WatchRequest 19 StealRequest 20 MoveWaiterRequest 21 ReserveRequest 22 UnreserveRequest 23 ExplainRequest }
+    18 WatchRequest 19 StealRequest 20 MoveWaiterRequest 21 ReserveRequest 22 UnreserveRequest 23 ExplainRequest
+    24 ListWaitsRequest 25 SearchRequest }
     fuzz("grpc", &samples, WORDS, |input| as_request(&Protobuf, input));
 }
 
@@ -224,8 +230,81 @@ fn any_bytes_are_refused_or_understood_as_the_body_of_a_rest_request() {
 #[test]
 fn any_bytes_are_refused_or_understood_as_the_query_of_a_rest_request() {
     let query = b"pool=d%C3%A4&holder=h+h&after=3&limit=7&newest_first=true&prefix=x&namespace=n";
-    let samples: Vec<_> = (11..19).map(|number| numbered(number, query)).collect();
-    fuzz("rest_query", &samples, WORDS, |input| as_request(&Query, input));
+    let samples: Vec<_> = (11..19).chain([24, 25]).map(|number| numbered(number, query)).collect();
+    fuzz("rest_query", &samples, WORDS, |input| as_request(&Parameters, input));
+}
+
+#[test]
+fn any_path_is_refused_or_understood_as_the_parameters_of_a_rest_request() {
+    async fn get_pool(mut request: axum::extract::Request) -> String {
+        match extract::parameters::<v1::GetPoolRequest>(&mut request).await {
+            Ok(message) => serde_json::to_string(&message).expect("texts are JSON"),
+            Err(error) => format!("! {}", error.tell().message),
+        }
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let router = axum::Router::new().route("/pools/{pool}", axum::routing::any(get_pool));
+    let answer = |path: &[u8]| -> Option<String> {
+        let request = Request::builder().uri(path).body(Body::empty()).ok()?;
+        let response = runtime.block_on(tower::ServiceExt::oneshot(router.clone(), request)).expect("it never fails");
+        let body = runtime.block_on(axum::body::to_bytes(response.into_body(), usize::MAX)).expect("it is there");
+        response_text(&body)
+    };
+    fn response_text(body: &[u8]) -> Option<String> {
+        Some(str::from_utf8(body).expect("it was text").to_owned()).filter(|text| !text.is_empty())
+    }
+    let samples = ["/pools/db", "/pools/d%C3%A4?namespace=n", "/pools/a%2Fb%20c%2B?namespace=a+b%2B"];
+    let words =
+        ["%", "%2", "%00", "%2F", "%ff", "%C3", "%25", "+", "?", "&", "=", "/", "namespace=", "pool=", "#", "..", "é"];
+    fuzz("rest_path", &samples.map(|path| path.as_bytes().to_vec()), &words, |input| {
+        let Some(told) = answer(input) else { return "no such path".into() };
+        if let Some(refused) = told.strip_prefix("! ") {
+            return word(&refused);
+        }
+        let message: v1::GetPoolRequest = serde_json::from_str(&told).expect("it was just written");
+        // Whatever it says can be said again.
+        let query =
+            form_urlencoded::Serializer::new(String::new()).append_pair("namespace", &message.namespace).finish();
+        let all = percent_encoding::NON_ALPHANUMERIC;
+        let again = format!("/pools/{}?{query}", percent_encoding::utf8_percent_encode(&message.pool, all));
+        assert_eq!(answer(again.as_bytes()).as_ref(), Some(&told), "{again}");
+        verdict(convert::get_pool(message).map(drop))
+    });
+}
+
+#[test]
+fn any_text_is_refused_or_understood_as_where_a_listing_goes_on() {
+    let samples = ["0.3", "-9.4.-7.12", "1000.18446744073709551615.9223372036854775807.-9223372036854775808"];
+    let places = ["pool\nda", "pool\nda\ngpu-7", "hold\n3", "wait\n3", "session\n3"];
+    let samples: Vec<_> = samples.iter().chain(&places).map(|text| text.as_bytes().to_vec()).collect();
+    fuzz("cursor", &samples, &[".", "-", "+", "\n", "pool\n", "hold\n", "0", "18446744073709551616"], |input| {
+        let Ok(text) = str::from_utf8(input) else { return "not UTF-8".into() };
+        let queue = |after: &str| {
+            let request = v1::ListQueueRequest { pool: "db".into(), after: Some(after.into()), ..Default::default() };
+            match convert::list_queue(request) {
+                Ok(Query::Queue { after: Some(place), .. }) => Some(place),
+                _ => None,
+            }
+        };
+        let search = |after: &str| {
+            let request = v1::SearchRequest { text: "d".into(), after: Some(after.into()), ..Default::default() };
+            match convert::search(request) {
+                Ok(Query::Search { after: Some(place), .. }) => Some(place),
+                _ => None,
+            }
+        };
+        if let Some(place) = queue(text) {
+            let told = convert::queue(&Page { items: Vec::new(), next: Some(place) }).next.expect("it goes on");
+            assert_eq!(queue(&told), Some(place));
+            return format!("queue {}", place.is_ranked());
+        }
+        if let Some(place) = search(text) {
+            let told = convert::found(&Page { items: Vec::new(), next: Some(place.clone()) }).next.expect("it goes on");
+            assert_eq!(search(&told).as_ref(), Some(&place));
+            return format!("search {}", text.split('\n').next().unwrap_or_default());
+        }
+        "refused".into()
+    });
 }
 
 #[test]

@@ -516,7 +516,7 @@ impl Shared {
             }
             log.last = Seq(first.0 + events.len() as u64 - 1);
             let entry = Some(Arc::new(Entry { first, at, events }));
-            log.store.commit(&Commit { entry, rows: None }).expect("memory does not fail");
+            log.store.commit(Commit { entry, rows: None }).expect("memory does not fail");
         }
         let last = log.last;
         self.last.send_if_modified(|told| std::mem::replace(told, last.max(*told)) < last);

@@ -3,6 +3,8 @@
 //! `permit`, over a `book`); `hosted` is all that knows the SDK.
 
 mod book;
+#[cfg(test)]
+mod fuzzing;
 mod hosted;
 mod lock_manager;
 mod past;

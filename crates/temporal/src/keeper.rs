@@ -1,6 +1,8 @@
 //! A keeper: the rules for some of the pools, and the servers that ask on behalf of their callers. Knows nothing of
 //! Temporal; a workflow tells it the time and keeps it alive.
 
+#[cfg(test)]
+mod fuzzing;
 mod house;
 mod snapshot;
 pub(crate) mod wire;
@@ -14,6 +16,7 @@ use tenure_core::{
     Change, Command, HoldView, Limits, Machine, Numbering, Refusal, Reply, Seq, State, Timestamp, Ttl, View,
 };
 use tenure_engine::{Audience, Caller, Desk, Nonces};
+use tenure_script::RhaiPolicies;
 
 use wire::{Answer, Batch, Happened, Lane, Mail, Said, ServerId};
 
@@ -55,6 +58,12 @@ pub(crate) struct Settings {
 pub(crate) const KEEPERS_MAX: u64 = 64;
 
 impl Settings {
+    /// Whether it is one of as many keepers as there may be.
+    fn check(self) -> Result<(), String> {
+        let Self { index, of, .. } = self;
+        if index < of && of <= KEEPERS_MAX { Ok(()) } else { Err(format!("there is no keeper {index} of {of}")) }
+    }
+
     /// What the keys of its holds end with. A single keeper leaves no mark.
     fn mark(self) -> Option<Mark> {
         let face = self.face.map(|mark| Mark { of: FACE_MARKS, mark: u128::from(mark) });
@@ -138,6 +147,11 @@ struct LaneState {
     said: Option<Said>,
 }
 
+/// With scripts: they give the same whenever the workflow is played again, wherever that is.
+fn machine(state: State, limits: Limits) -> Machine {
+    Machine::restored(state, limits).with_policies(Arc::new(RhaiPolicies::new()))
+}
+
 impl Keeper {
     pub(crate) fn new(settings: Settings) -> Self {
         let mut state = State::new(settings.limits.pool_idle);
@@ -148,7 +162,7 @@ impl Keeper {
 
     fn with_state(settings: Settings, state: State, audience: Audience<Remote>) -> Self {
         let nonces = Arc::new(Mutex::new(Seeded { mark: settings.mark(), ..Seeded::default() }));
-        let desk = Desk::moved(Machine::restored(state, settings.limits), numbers(&nonces), audience);
+        let desk = Desk::moved(machine(state, settings.limits), numbers(&nonces), audience);
         Self {
             settings,
             desk,
@@ -182,13 +196,13 @@ impl Keeper {
     /// Ends what is due, and whoever was silent for too long.
     pub(crate) fn tick(&mut self, clock: Timestamp) {
         let at = self.time(clock);
-        self.desk.begin(at);
+        self.open(at);
         let silent = |server: &Server| server.heard + SILENCE_MAX <= at;
         let gone: Vec<_> = self.servers.iter().filter(|(_, it)| silent(it)).map(|(id, _)| *id).collect();
         for id in gone {
             self.forget(id);
         }
-        self.close();
+        self.finish();
     }
 
     /// Does what a message asks for, and answers it.
@@ -196,7 +210,9 @@ impl Keeper {
         let at = self.time(clock);
         let lane = batch.lane as usize;
         if !self.servers.contains_key(&batch.server) {
-            let is_new = batch.lane == Lane::Mail && batch.sequence == 1 && !self.gone.contains(&batch.server);
+            // The house has no need of messages, and its numbers for those who wait are its own.
+            let may_come = batch.server != ServerId::HOUSE && !self.gone.contains(&batch.server);
+            let is_new = batch.lane == Lane::Mail && batch.sequence == 1 && may_come;
             if !is_new {
                 return Answer::Unknown;
             }
@@ -212,26 +228,22 @@ impl Keeper {
             let views = self.look(&batch.mail, at, ANSWER_BYTES_MAX);
             return Answer::Said(Said { views, ..said });
         }
-        if server.lanes[lane].sequence + 1 != batch.sequence {
+        if server.lanes[lane].sequence.checked_add(1) != Some(batch.sequence) {
             return Answer::Unknown;
         }
         lock(&self.nonces).mix(&batch.seed);
         self.may_have_shrunk = true;
-        self.desk.begin(at);
+        self.open(at);
         for mail in &batch.mail {
-            if self.desk.is_full() {
-                let at = self.desk.now();
-                self.close();
-                self.desk.begin(at);
-            }
+            self.make_room();
             self.handle(batch.server, mail);
         }
-        self.close();
+        self.finish();
         let said = self.say(&batch);
         if batch.mail.iter().any(|mail| matches!(mail, Mail::Farewell)) {
-            self.desk.begin(self.desk.now());
+            self.open(self.desk.now());
             self.forget(batch.server);
-            self.close();
+            self.finish();
         }
         Answer::Said(said)
     }
@@ -260,17 +272,17 @@ impl Keeper {
     }
 
     fn welcome(&mut self, at: Timestamp, batch: &Batch) {
-        self.desk.begin(at);
+        self.open(at);
         let former: Vec<_> = self.servers.iter().filter(|(_, it)| it.name == batch.name).map(|(id, _)| *id).collect();
         for id in former {
             self.forget(id);
         }
-        self.close();
+        self.finish();
         // Nobody could be heard meanwhile: sessions get their time again. But the workflows that wait at a face are
         // still there, whatever became of the servers.
         if self.servers.is_empty() && self.settings.face.is_none() {
             self.desk.restart(at);
-            self.close();
+            self.finish();
         }
         let lanes = [LaneState::default(), LaneState::default()];
         let (name, news) = (batch.name.clone(), Vec::new());
@@ -288,16 +300,19 @@ impl Keeper {
         let audience = self.desk.audience();
         for (session, attachment, caller) in audience.carriers {
             if caller.server == id {
+                self.make_room();
                 self.desk.detach(session, attachment);
             }
         }
         for caller in audience.listeners.into_iter().flat_map(|(_, callers)| callers) {
             if caller.server == id {
+                self.make_room();
                 self.desk.lose(caller.id());
             }
         }
         // Only now, when no other caller of the same server can be next.
         for (ticket, token) in forgotten.map(|server| wire::unheard(&server.news)).unwrap_or_default() {
+            self.make_room();
             self.desk.hang_up((id, ticket), Some(token));
         }
     }
@@ -329,7 +344,7 @@ impl Keeper {
             Mail::Farewell => {}
             Mail::Advance { ticket, millis } => {
                 if let Some(from) = self.settings.time_told_from {
-                    self.passed = Ttl::from_millis(self.passed.as_millis() + millis);
+                    self.passed = Ttl::from_millis(self.passed.as_millis().saturating_add(*millis));
                     self.advance(from + self.passed);
                 }
                 // After all that came of it.
@@ -355,6 +370,27 @@ impl Keeper {
     }
 
     /// Ends the desk's batch: what happened is kept, and answers wait to be said.
+    /// Opens a batch in which nothing is due any more: it may be too much for one.
+    fn open(&mut self, at: Timestamp) {
+        self.desk.begin(at);
+        self.make_room();
+    }
+
+    /// Nothing can be done in a batch that is full, and more may be due than it had room for.
+    fn make_room(&mut self) {
+        while self.desk.is_full() {
+            let at = self.desk.batch_time();
+            self.close();
+            self.desk.begin(at);
+        }
+    }
+
+    /// Closes the batch when nothing is due any more: between two messages a run may end, and what is due is not handed on.
+    fn finish(&mut self) {
+        self.make_room();
+        self.close();
+    }
+
     fn close(&mut self) {
         let batch = self.desk.finish();
         for (caller, reply) in batch.answers {
@@ -428,7 +464,7 @@ impl Keeper {
         let mut views = Vec::new();
         for mail in mail {
             if let Mail::Query { ticket, query } = mail {
-                let mut view = self.desk.state().query_at(query, at);
+                let mut view = self.desk.query_at(query, at);
                 let mut bytes = wire::encode(&view).len();
                 if bytes > ANSWER_BYTES_MAX {
                     let limit = "answer_bytes_max".into();

@@ -85,7 +85,7 @@ fn within(name: &str, bytes_max: usize) -> String {
     let digest = ring::digest::digest(&SHA256, name.as_bytes());
     let mark = format!("~{}", hex(&digest.as_ref()[..8]));
     let beginning = name.floor_char_boundary(bytes_max - mark.len());
-    name[..beginning].replace(char::is_control, "_") + &mark
+    name[..beginning].replace(char::is_control, "_") + mark.as_str()
 }
 
 fn hex(bytes: &[u8]) -> String {

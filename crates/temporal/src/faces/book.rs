@@ -3,6 +3,7 @@
 
 mod carry;
 
+pub(super) use carry::NUMBER_MAX;
 pub(crate) use carry::is_moved;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -11,7 +12,8 @@ use std::sync::Arc;
 use tenure_core::{
     Acquire, Amount, Capacity, Command, Demand, ForceRelease, Hold, Holder, Key, Labels, Lifetime, Limits, Namespace,
     Note, Order, OwnerId, Placement, PoolName, PoolPath, PoolSpec, Priority, RESOURCES_PER_POOL_MAX, Release, Reply,
-    RequestId, ResourceName, ResourceSpec, Selector, SetPool, Stamp, Timestamp, Token, Ttl, Wait, Waiter, WaiterId,
+    RequestId, ResourceName, ResourceSpec, Scripts, Selector, SetPool, Stamp, Timestamp, Token, Ttl, Wait, Waiter,
+    WaiterId,
 };
 
 use crate::keeper::wire::{Answer, Batch};
@@ -81,6 +83,9 @@ impl Book {
             workflow_id: asked.workflow_id,
         };
         self.check_size(&waiting)?;
+        // Who is parked may not be able to ask later either, and until then is carried from run to run.
+        Terms::read(&waiting)?;
+        self.wait(&waiting, at)?;
         if self.resources().is_empty() {
             self.parked.push_back(waiting);
             return Ok(());
@@ -120,6 +125,9 @@ impl Book {
         new_run: &str,
     ) -> Result<(), Dropped> {
         let (token, _) = self.held_by(resource, workflow_id, Some(old_run))?;
+        // Whoever goes on from here reads it as a holder's.
+        holder(workflow_id, Some(new_run)).map_err(|error| error.to_string())?;
+        self.check_room(new_run.len())?;
         self.runs.insert(token, new_run.to_owned());
         self.untold.push_back(token);
         Ok(())
@@ -128,6 +136,7 @@ impl Book {
     /// Adds resources after those there are; known names are left alone.
     pub(crate) fn add_resources(&mut self, stamp: Stamp, names: &[String]) -> Result<(), Dropped> {
         let mut resources = self.resources();
+        let known = resources.len();
         for name in names {
             let name = ResourceName::parse(name).map_err(|error| error.to_string())?;
             if resources.iter().all(|known| known.name != name) {
@@ -137,6 +146,7 @@ impl Book {
         if resources.len() > RESOURCES_PER_POOL_MAX {
             return Err(format!("a pool has at most {RESOURCES_PER_POOL_MAX} resources"));
         }
+        self.check_room(resources[known..].iter().map(resource_bytes).sum())?;
         let set = SetPool { pool: self.pool.clone(), spec: spec(resources) };
         self.apply(stamp, Command::SetPool(set))?;
         self.ask_parked(stamp)
@@ -282,14 +292,7 @@ impl Book {
     }
 
     fn ask(&mut self, stamp: Stamp, asked: &Waiting) -> Result<(), Dropped> {
-        let at = self.now(stamp);
-        let wait = match asked.deadline_ms {
-            None => Wait::Forever,
-            Some(deadline) => match deadline.saturating_sub(at.as_millis()) {
-                0 => return Err("its wait is over".into()),
-                left => Wait::For(Ttl::parse("wait_ms", left).map_err(|error| error.to_string())?),
-            },
-        };
+        let wait = self.wait(asked, self.now(stamp))?;
         let terms = Terms::read(asked)?;
         let acquire = Acquire {
             pool: self.pool.clone(),
@@ -307,6 +310,15 @@ impl Book {
         self.apply(stamp, Command::Acquire(acquire))
     }
 
+    /// How long it waits from now on.
+    fn wait(&self, asked: &Waiting, at: Timestamp) -> Result<Wait, Dropped> {
+        match asked.deadline_ms.map(|deadline| deadline.saturating_sub(at.as_millis())) {
+            None => Ok(Wait::Forever),
+            Some(0) => Err("its wait is over".into()),
+            Some(left) => Ttl::parse("wait_ms", left).map(Wait::For).map_err(|error| error.to_string()),
+        }
+    }
+
     fn release(&mut self, stamp: Stamp, key: Key) -> Result<(), Dropped> {
         let namespace = self.pool.namespace().clone();
         self.apply(stamp, Command::Release(Release { namespace, key, pool: None }))
@@ -314,8 +326,8 @@ impl Book {
 
     fn end_waits(&mut self, stamp: Stamp, is_meant: impl Fn(&Waiter) -> bool) {
         let state = self.keeper.state();
-        let of_waiter = |id| state.waiter(id).expect("who waits is in the queue").0;
-        let meant = self.waiting.iter().filter(|(_, id)| is_meant(of_waiter(**id))).map(|(ticket, _)| *ticket);
+        let is_meant = |id| state.waiter(id).is_some_and(|(waiter, _)| is_meant(waiter));
+        let meant = self.waiting.iter().filter(|(_, id)| is_meant(**id)).map(|(ticket, _)| *ticket);
         for ticket in meant.collect::<Vec<_>>() {
             // One that ended may have let the next through.
             if self.waiting.remove(&ticket).is_some() {
@@ -406,7 +418,8 @@ impl Book {
     /// Those that workflows have, in the order in which they asked.
     fn waiters(&self) -> impl Iterator<Item = (WaiterId, &Waiter)> {
         let state = self.keeper.state();
-        self.waiting.values().map(|id| (*id, state.waiter(*id).expect("who waits is in the queue").0))
+        // All are in the queue, unless what the run before has handed on was not a run's.
+        self.waiting.values().filter_map(|id| Some((*id, state.waiter(*id)?.0)))
     }
 
     fn run_of(&self, token: Token, hold: &Hold) -> Option<String> {
@@ -420,17 +433,30 @@ impl Book {
     /// Refuses what would not fit into the next run.
     fn check_size(&mut self, more: &Waiting) -> Result<(), Dropped> {
         let optional = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-        let own = ENTRY_BYTES + more.workflow_id.len() + optional(&more.request_id) + optional(&more.select);
-        if self.carried_bytes + own > CARRIED_BYTES_MAX {
+        let texts = [&more.request_id, &more.run_id, &more.select].map(optional);
+        let own = ENTRY_BYTES + more.workflow_id.len() + texts.iter().sum::<usize>();
+        if self.keeper.is_heavy() {
+            return Err(self.is_full());
+        }
+        self.check_room(own)
+    }
+
+    /// Takes the room that there is for so many bytes.
+    fn check_room(&mut self, bytes: usize) -> Result<(), Dropped> {
+        if self.carried_bytes + bytes > CARRIED_BYTES_MAX {
             // Much may have ended since it was last looked at.
             self.carried_bytes = self.measure();
         }
-        if self.carried_bytes + own > CARRIED_BYTES_MAX || self.keeper.is_heavy() {
-            let entries = self.waiting.len() + self.parked.len();
-            return Err(format!("{entries} are waiting already, and more would not fit into the next run"));
+        if self.carried_bytes + bytes > CARRIED_BYTES_MAX {
+            return Err(self.is_full());
         }
-        self.carried_bytes += own;
+        self.carried_bytes += bytes;
         Ok(())
+    }
+
+    fn is_full(&self) -> Dropped {
+        let entries = self.waiting.len() + self.parked.len();
+        format!("{entries} are waiting already, and more would not fit into the next run")
     }
 
     pub(super) fn measure(&self) -> usize {
@@ -440,12 +466,13 @@ impl Book {
             ENTRY_BYTES + holder.id.as_str().len() + meta.sum::<usize>() + request
         };
         let select = |demand: &Demand| demand.selector.as_ref().map_or(0, |selector| selector.as_str().len());
-        let resources: usize = self.resources().iter().map(|it| it.name.as_str().len() + ENTRY_BYTES / 10).sum();
+        let resources: usize = self.resources().iter().map(resource_bytes).sum();
+        let runs: usize = self.runs.values().map(String::len).sum();
         let held = self.holds().map(|(_, hold)| text(&hold.holder, hold.request.as_ref()));
         let waiting =
             self.waiters().map(|(_, waiter)| text(&waiter.holder, waiter.request.as_ref()) + select(&waiter.demand));
         let parked = self.parked.iter().map(|parked| 2 * ENTRY_BYTES + parked.workflow_id.len());
-        resources + held.chain(waiting).chain(parked).sum::<usize>()
+        resources + runs + held.chain(waiting).chain(parked).sum::<usize>()
     }
 }
 
@@ -518,9 +545,22 @@ fn resource(name: ResourceName) -> ResourceSpec {
     ResourceSpec { name, labels: Labels::default(), properties: Labels::default() }
 }
 
+/// What one takes up in the next run's start.
+fn resource_bytes(resource: &ResourceSpec) -> usize {
+    resource.name.as_str().len() + ENTRY_BYTES / 10
+}
+
 fn spec(resources: Vec<ResourceSpec>) -> PoolSpec {
     let capacity = Capacity::Resources { placement: Placement::First, resources };
-    PoolSpec { capacity, order: Order::Strict, window: None, declared: true, cleaning: false, fair: None }
+    PoolSpec {
+        capacity,
+        order: Order::Strict,
+        window: None,
+        declared: true,
+        cleaning: false,
+        fair: None,
+        scripts: Scripts::default(),
+    }
 }
 
 /// A face's pool is named after its workflow.

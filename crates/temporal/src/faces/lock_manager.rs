@@ -26,7 +26,7 @@ impl Face for LockManagerFace {
         mint: &mut dyn FnMut() -> u128,
     ) -> Result<Start<Self>, String> {
         if is_moved(input) {
-            let (book, _) = Book::moved(input)?;
+            let (book, _) = Book::moved(workflow_id, input)?;
             return Ok(Start { face: Self { book }, takes_over: None });
         }
         let mut input: LockManagerInput = wire::read(input)?;

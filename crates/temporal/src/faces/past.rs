@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use tenure_core::ResourceName;
+use tenure_core::{RESOURCES_PER_POOL_MAX, ResourceName};
 
-use super::book::is_usable;
+use super::book::{NUMBER_MAX, digest, is_usable};
 use super::lock_manager::HANDOFF;
 use super::pool::{ACQUIRE, ADD, RELEASE};
 use super::wire::{
@@ -44,8 +44,11 @@ pub(crate) fn replay(mut carried: Carried, is_assign: impl Fn(&str) -> bool, pas
         match past {
             Past::Signaled { name, argument, at_ms } => hear(&mut carried, &name, &argument, at_ms),
             Past::Told { event, name, workflow_id, run_id, argument, at_ms } if is_assign(&name) => {
-                let Ok(assigned) = wire::read::<Told>(Some(&argument)) else { continue };
-                let run_id = Some(run_id).filter(|run| !run.is_empty());
+                let Ok(mut assigned) = wire::read::<Told>(Some(&argument)) else { continue };
+                assigned.token = assigned.token.filter(|token| *token <= NUMBER_MAX);
+                let workflow_id = usable(workflow_id);
+                let is_one = |run: &String| !run.is_empty() && is_usable(&of(&workflow_id, Some(run)));
+                let run_id = Some(run_id).filter(is_one);
                 let resource = assigned.resource.clone();
                 if tell(&mut carried, assigned, workflow_id, run_id, at_ms) {
                     told.insert(event, resource);
@@ -167,6 +170,7 @@ fn hear(carried: &mut Carried, name: &str, argument: &[u8], at_ms: u64) {
             if let Some(Some(held)) = held_mut(carried, &handoff.resource)
                 && held.workflow_id == handoff.workflow_id
                 && held.run_id.as_ref() == Some(&handoff.old_run_id)
+                && is_usable(&of(&handoff.workflow_id, Some(&handoff.new_run_id)))
             {
                 held.run_id = Some(handoff.new_run_id);
             }
@@ -174,12 +178,26 @@ fn hear(carried: &mut Carried, name: &str, argument: &[u8], at_ms: u64) {
         ADD => {
             let Ok(names) = wire::read::<Vec<String>>(Some(argument)) else { return };
             for name in names.into_iter().filter(|name| ResourceName::parse(name).is_ok()) {
-                if carried.resources.iter().all(|(known, _)| *known != name) {
+                let has_room = carried.resources.len() < RESOURCES_PER_POOL_MAX;
+                if has_room && carried.resources.iter().all(|(known, _)| *known != name) {
                     carried.resources.push((name, None));
                 }
             }
         }
         _ => {}
+    }
+}
+
+/// A workflow that asks for nothing in particular.
+fn of(workflow_id: &str, run_id: Option<&str>) -> Waiting {
+    Waiting { run_id: run_id.map(str::to_owned), workflow_id: workflow_id.to_owned(), ..Waiting::default() }
+}
+
+/// The workflow, or a name for one that the rules cannot have: it has what it was told that it has.
+fn usable(workflow_id: String) -> String {
+    match is_usable(&of(&workflow_id, None)) {
+        true => workflow_id,
+        false => format!("workflow-{:032x}", digest(&workflow_id)),
     }
 }
 
@@ -265,6 +283,29 @@ mod tests {
         assert_eq!(holders(&input), [("a", Some("w0")), ("b", None)]);
         assert_eq!(waiters(&input), ["w4"]);
         PoolFace::open("pool", Some(&wire::write(&input)), Timestamp::default(), &mut || 7).unwrap();
+    }
+
+    #[test]
+    fn what_was_told_stands_whatever_it_says() {
+        let start = json!({"resources": {"a": null, "b": null}, "waiters": []});
+        let high = json!({"resource": "a", "release_key": "k1", "token": u64::MAX, "deadline_ms": u64::MAX});
+        let assign = Past::Told {
+            event: 7,
+            name: "assign_resource_pool".into(),
+            workflow_id: "w1".into(),
+            run_id: "r1".into(),
+            argument: serde_json::to_vec(&high).unwrap(),
+            at_ms: 6,
+        };
+        let input = after(&start, vec![assign, told(9, "w\n2", "b", "k2")]);
+        let mut face =
+            PoolFace::open("pool", Some(&wire::write(&input)), Timestamp::default(), &mut || 7).unwrap().face;
+        assert_eq!(face.holders()["a"].as_ref().unwrap().workflow_id, "w1");
+        // It has no name that the rules could have, but what it was told is not free.
+        let stamp = tenure_core::Stamp { at: Timestamp::from_millis(7), nonce: 1 };
+        face.hear(stamp, RELEASE, Some(br#"{"release_key": "k2", "resource": "b"}"#)).unwrap();
+        let started = face.hand_on();
+        PoolFace::open("pool", Some(&started), Timestamp::default(), &mut || 8).unwrap();
     }
 
     #[test]

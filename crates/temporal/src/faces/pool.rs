@@ -31,7 +31,7 @@ impl Face for PoolFace {
     ) -> Result<Start<Self>, String> {
         let assign_signal = format!("{ASSIGN_PREFIX}{workflow_id}");
         if is_moved(input) {
-            let (book, max_wait_ms) = Book::moved(input)?;
+            let (book, max_wait_ms) = Book::moved(workflow_id, input)?;
             return Ok(Start { face: Self { book, assign_signal, max_wait_ms }, takes_over: None });
         }
         let input: PoolInput = wire::read(input)?;

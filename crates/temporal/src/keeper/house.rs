@@ -26,16 +26,16 @@ impl Keeper {
         self.commands += 1;
         self.may_have_shrunk = true;
         self.unmeasured_bytes += growth(&command);
-        self.desk.begin(self.time(clock));
+        self.open(self.time(clock));
         self.desk.command(command, of_house(ticket));
-        self.close();
+        self.finish();
     }
 
     /// The house does not want to hear of this any more.
     pub(crate) fn hang_up(&mut self, clock: Timestamp, ticket: u64) {
-        self.desk.begin(self.time(clock));
+        self.open(self.time(clock));
         self.desk.hang_up((ServerId::HOUSE, ticket), None);
-        self.close();
+        self.finish();
     }
 
     /// What the house is told, in the order in which it happened.

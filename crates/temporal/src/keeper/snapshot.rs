@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
-use tenure_core::{Machine, Numbering, SessionId, Token, Ttl, WaiterId};
+use tenure_core::{Numbering, SessionId, Token, Ttl, WaiterId};
 use tenure_engine::{Audience, Desk};
 
 use super::wire::{self, Happened, ServerId};
+use super::workflow::Start;
 use super::{Keeper, REQUESTS_REMEMBERED_MAX, Remote, Seeded, Server, Settings, lock, numbers};
 
 /// Of what is carried into the next run, which may have 2 MiB: what a full keeper has, and some answers.
@@ -30,6 +31,14 @@ pub(super) struct Snapshot {
 }
 
 impl Keeper {
+    /// Takes up what a run begins with.
+    pub(super) fn begin(bytes: &[u8]) -> Result<Self, String> {
+        match wire::decode(bytes).map_err(|error| error.to_string())? {
+            Start::New(settings) => settings.check().map(|()| Self::new(settings)),
+            Start::Moved(snapshot) => Self::restore(&snapshot),
+        }
+    }
+
     pub(crate) fn snapshot(&self) -> Vec<u8> {
         let Audience { listeners, carriers, told } = self.desk.audience();
         let mut snapshot = Snapshot {
@@ -53,6 +62,13 @@ impl Keeper {
         for lane in snapshot.servers.iter_mut().flat_map(|(_, server)| &mut server.lanes) {
             lane.said = None;
         }
+        let bytes = wire::encode(&snapshot);
+        if bytes.len() <= SNAPSHOT_BYTES_MAX {
+            return bytes;
+        }
+        // The same goes for whoever follows what happened: a single event, that of a pool with many resources, may be as large
+        // as all the rest.
+        snapshot.happened.clear();
         wire::encode(&snapshot)
     }
 
@@ -65,12 +81,13 @@ impl Keeper {
     pub(crate) fn restore(bytes: &[u8]) -> Result<Self, String> {
         let snapshot: Snapshot = wire::decode(bytes).map_err(|error| error.to_string())?;
         let Snapshot { settings, listeners, carriers, told, .. } = snapshot;
+        settings.check()?;
         let mut state =
             tenure_engine::restore(&snapshot.state, settings.limits.pool_idle).map_err(|error| error.to_string())?;
         state.remember_at_most(REQUESTS_REMEMBERED_MAX);
         state.number(Numbering { index: settings.index, of: settings.of });
         let nonces = Arc::new(Mutex::new(snapshot.seeded));
-        let machine = Machine::restored(state, settings.limits);
+        let machine = super::machine(state, settings.limits);
         let desk = Desk::moved(machine, numbers(&nonces), Audience { listeners, carriers, told });
         let happened: Vec<_> = snapshot.happened.into_iter().map(|it| (wire::encode(&it).len(), it)).collect();
         let mut keeper = Self {

@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
 use tenure_core::{
-    Acquire, Amount, Demand, Holder, Key, Lifetime, Namespace, PoolName, PoolPath, Priority, Release, Token, Wait,
+    Acquire, Amount, Capacity, Demand, Holder, Key, Labels, Lifetime, Namespace, Order, Placement, PoolName, PoolPath,
+    PoolSpec, Priority, Release, ResourceName, ResourceSpec, Script, Scripts, SetPool, Token, Wait,
 };
 
 use super::*;
@@ -93,6 +94,24 @@ fn a_grant_that_a_server_has_not_heard_of_when_it_is_gone_is_taken_back() {
 }
 
 #[test]
+fn a_message_in_the_name_of_the_house_is_nobodys() {
+    let mut scene = Scene::new();
+    let batch = |sequence| Batch {
+        server: ServerId::HOUSE,
+        name: "house".into(),
+        lane: Lane::Mail,
+        sequence,
+        seed: [7; 32],
+        mail: vec![Mail::Command { ticket: 1, command: acquire("db", 1, Wait::Try, 0), returns: false, nonce: None }],
+        follow: None,
+        park_millis: 0,
+    };
+    assert!(matches!(scene.keeper.batch(scene.now, batch(1)), Answer::Unknown));
+    assert_eq!(scene.holds(), []);
+    assert_eq!(scene.keeper.heard().len(), 0);
+}
+
+#[test]
 fn a_storm_of_refusals_can_be_carried_into_the_next_run() {
     let mut scene = Scene::new();
     scene.say(1, (0..8).map(|_| acquire("db", 8, Wait::Try, 100)));
@@ -134,4 +153,47 @@ fn no_command_adds_more_to_the_state_than_it_is_reckoned_to() {
         let reckoned = scene.keeper.unmeasured_bytes;
         assert!((1..=reckoned).contains(&added), "{kind}: {added} bytes, reckoned {reckoned}");
     }
+}
+
+#[test]
+fn what_is_too_much_for_a_batch_is_done_before_anything_else_and_before_a_run_ends() {
+    let mut scene = Scene::new();
+    let resource = |n| ResourceSpec {
+        name: ResourceName::parse(&format!("r{n}")).unwrap(),
+        labels: Labels::default(),
+        properties: Labels::default(),
+    };
+    // Dear, and different for each pair, so that it is asked about each.
+    let place = "let n = 0; for i in 0..50 { n += 1 } n + request.holder.len() + resource.name.len()";
+    let spec = PoolSpec {
+        capacity: Capacity::Resources { placement: Placement::First, resources: (0..300).map(resource).collect() },
+        order: Order::Strict,
+        window: None,
+        declared: true,
+        cleaning: false,
+        fair: None,
+        scripts: Scripts { place: Some(Script::parse(place).unwrap()), order: None },
+    };
+    let pool = PoolPath::new(Namespace::default(), PoolName::parse("gpus").unwrap());
+    let set = scene.say(1, [Command::SetPool(SetPool { pool, spec })]);
+    assert!(!matches!(set[..], [Reply::Refused(_)]), "{set:?}");
+    let want = |name: String, amount, wait| match acquire("gpus", 1, wait, 0) {
+        Command::Acquire(acquire) => Command::Acquire(Acquire {
+            demand: Demand { amount, ..acquire.demand },
+            size: None,
+            holder: Arc::new(Holder::parse(&name, []).unwrap()),
+            ..acquire
+        }),
+        other => other,
+    };
+    let key = key(&scene.say(1, [want("all".into(), Amount::All, Wait::Try)]));
+    for n in 0..300 {
+        scene.say(1, [want(format!("job-{n}"), Amount::Count(1), Wait::Forever)]);
+    }
+    let release = Release { namespace: Namespace::default(), key, pool: None };
+    let before = scene.keeper.happened.len();
+    scene.say(1, [Command::Release(release), acquire("other", 1, Wait::Try, 0)]);
+    assert!(scene.keeper.happened.len() > before + 1, "it took more than one batch");
+    assert_eq!(scene.holds().len(), 301, "all resources are handed out, and the other command was heard");
+    assert_eq!(scene.keeper.desk.next_deadline(), None, "and nothing is left to be done");
 }

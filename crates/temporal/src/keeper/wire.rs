@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use tenure_core::{Command, Event, Lifetime, Query, Refusal, Reply, Seq, SessionId, Timestamp, Token, View};
 
 /// Raised with every change of a message or of anything in it.
-pub(crate) const VERSION: u8 = 2;
+pub(crate) const VERSION: u8 = 3;
 
 /// A process in front of the keepers. Another number in each life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -105,7 +105,7 @@ pub(crate) struct Happened {
 
 impl Happened {
     pub(crate) fn last(&self) -> Seq {
-        Seq(self.first.0 + self.events.len() as u64 - 1)
+        Seq(self.first.0.saturating_add(self.events.len() as u64).saturating_sub(1))
     }
 }
 

@@ -40,13 +40,8 @@ pub(crate) struct KeeperWorkflow {
 impl KeeperWorkflow {
     #[init]
     pub(crate) fn new(_context: &WorkflowContextView, input: RawValue) -> Self {
-        let start = wire::decode(bytes(&input)).map_err(|error| error.to_string());
-        let keeper = start.and_then(|start| match start {
-            Start::New(settings) => Ok(Keeper::new(settings)),
-            Start::Moved(snapshot) => Keeper::restore(&snapshot),
-        });
         // The task fails and is tried again, by a worker of the right version perhaps.
-        let keeper = keeper.unwrap_or_else(|why| panic!("a keeper cannot go on: {why}"));
+        let keeper = Keeper::begin(bytes(&input)).unwrap_or_else(|why| panic!("a keeper cannot go on: {why}"));
         Self { keeper, parking: Parking::default(), armed: None }
     }
 

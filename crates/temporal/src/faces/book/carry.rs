@@ -5,13 +5,18 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use tenure_core::{
-    Command, Counters, Hold, Key, Lifetime, Pool, PoolPath, RequestId, ResourceName, Seq, SetPool, Stamp, State, Taken,
-    Timestamp, Token, Waiter, WaiterId,
+    Capacity, Command, Counters, Hold, Key, Lifetime, Pool, PoolPath, RequestId, ResourceName, Seq, SetPool, Stamp,
+    State, TTL_MAX, Taken, Timestamp, Token, Waiter, WaiterId,
 };
 
 use super::{Book, Terms, key_of, path, resource, run_of, settings, spec, workflow_of};
 use crate::faces::wire::{self, Carried, Held, Waiting};
 use crate::keeper::{Keeper, wire as keeper_wire};
+
+/// Of the numbers that others say. Those that follow are below what can be stored, however many there are.
+pub(in crate::faces) const NUMBER_MAX: u64 = 1 << 60;
+/// The end of the year 9998, in milliseconds: the last for which there is a year to come.
+const TIME_MAX: u64 = 253_370_764_800_000;
 
 /// A book as one run hands it to the next.
 #[derive(Serialize, Deserialize)]
@@ -42,7 +47,7 @@ impl Book {
         mint: &mut dyn FnMut() -> u128,
     ) -> Result<Self, String> {
         let pool = path(workflow_id);
-        let mut reader = Reader::new(&carried, at, mint);
+        let mut reader = Reader::new(&carried, at, mint)?;
         let mut resources = Vec::new();
         let mut holds = Vec::new();
         let mut untold = VecDeque::new();
@@ -59,11 +64,14 @@ impl Book {
             }
             resources.push(resource(name));
         }
-        let (parked, queued) = match resources.is_empty() {
-            true => (carried.waiters, Vec::new()),
-            false => (Vec::new(), carried.waiters),
-        };
-        let waiters = queued.iter().map(|waiting| reader.waiter(&pool, waiting)).collect::<Result<Vec<_>, _>>()?;
+        let mut parked = VecDeque::new();
+        let mut waiters = Vec::new();
+        for waiting in carried.waiters {
+            match resources.is_empty() {
+                true => parked.push_back(reader.parked(waiting)?),
+                false => waiters.push(reader.waiter(&pool, &waiting)?),
+            }
+        }
 
         let settings = settings(workflow_id);
         let mut state = State::new(settings.limits.pool_idle);
@@ -88,7 +96,7 @@ impl Book {
             asked_last: waiting.len() as u64,
             waiting,
             held,
-            parked: parked.into(),
+            parked,
             untold,
             telling: BTreeSet::new(),
             runs: BTreeMap::new(),
@@ -102,11 +110,18 @@ impl Book {
     }
 
     /// Takes up what [`Book::hand_on`] gave, with the longest wait.
-    pub(crate) fn moved(input: Option<&[u8]>) -> Result<(Self, Option<u64>), String> {
+    pub(crate) fn moved(workflow_id: &str, input: Option<&[u8]>) -> Result<(Self, Option<u64>), String> {
         let bytes = input.ok_or("has no argument")?;
         let moved: Moved = keeper_wire::decode(bytes).map_err(|error| error.to_string())?;
         let keeper = Keeper::restore(&moved.keeper)?;
-        let pool = keeper.state().pools().next().ok_or("has no pool")?.clone();
+        let state = keeper.state();
+        // A server can have set others beside it; and whoever takes it over does not go by its name.
+        let own = Some(path(workflow_id)).filter(|own| state.pool(own).is_some());
+        let pool = own.or_else(|| state.pools().next().cloned()).ok_or("has no pool")?;
+        let is_named = |pool: &Pool| matches!(pool.spec().capacity, Capacity::Resources { .. });
+        if !state.pool(&pool).is_some_and(is_named) || moved.waiting.values().any(|id| state.waiter(*id).is_none()) {
+            return Err("tells of what is not there".into());
+        }
         let mut book = Self {
             keeper,
             pool,
@@ -216,7 +231,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(carried: &Carried, at: Timestamp, mint: &'a mut dyn FnMut() -> u128) -> Self {
+    fn new(carried: &Carried, at: Timestamp, mint: &'a mut dyn FnMut() -> u128) -> Result<Self, String> {
         let held = || carried.resources.iter().filter_map(|(_, held)| held.as_ref());
         let waiting = || carried.waiters.iter();
         let counters = &carried.counters;
@@ -225,16 +240,35 @@ impl<'a> Reader<'a> {
         let latest = since.chain(asked).chain([counters.now_ms]).max().unwrap_or_default();
         let token_last = held().filter_map(|held| held.token).max().unwrap_or_default();
         let arrival_last = waiting().filter_map(|waiting| waiting.arrival).max().unwrap_or_default();
-        Self {
+        let (token_next, waiter_next) = (counters.token_next.max(1), counters.waiter_next.max(1));
+        if [token_next, waiter_next, token_last, arrival_last].iter().any(|number| *number > NUMBER_MAX) {
+            return Err("a token or the number of a waiter is impossibly high".into());
+        }
+        if latest > TIME_MAX {
+            return Err("somebody has asked in a time that nobody will see".into());
+        }
+        Ok(Self {
             mint,
             now: at.max(Timestamp::from_millis(latest)),
-            token_next: counters.token_next.max(token_last.saturating_add(1)),
-            waiter_next: counters.waiter_next.max(arrival_last.saturating_add(1)),
+            token_next: token_next.max(token_last + 1),
+            waiter_next: waiter_next.max(arrival_last + 1),
             numbers: BTreeSet::new(),
             arrivals: BTreeSet::new(),
             keys: BTreeSet::new(),
             foreign_keys: BTreeMap::new(),
-        }
+        })
+    }
+
+    /// Nothing lasts longer from now on than anybody may ask for: a timer that is set for it must be one that Temporal takes.
+    fn deadline(&self, millis: u64) -> Timestamp {
+        Timestamp::from_millis(millis).min(self.now + TTL_MAX)
+    }
+
+    /// One who waits for a resource to be there.
+    fn parked(&self, waiting: Waiting) -> Result<Waiting, String> {
+        Terms::read(&waiting)?;
+        let deadline_ms = waiting.deadline_ms.map(|deadline| self.deadline(deadline).as_millis());
+        Ok(Waiting { deadline_ms, ..waiting })
     }
 
     fn hold(&mut self, pool: &PoolPath, name: &ResourceName, held: &Held) -> Result<(Token, Hold), String> {
@@ -248,7 +282,7 @@ impl<'a> Reader<'a> {
         let terms = Terms::read(&asked)?;
         let since = held.since_ms.map_or(self.now, Timestamp::from_millis);
         let deadline = match &terms.lifetime {
-            Lifetime::Leased(ttl) => Some(held.deadline_ms.map_or(since + *ttl, Timestamp::from_millis)),
+            Lifetime::Leased(ttl) => Some(held.deadline_ms.map_or(since + *ttl, |deadline| self.deadline(deadline))),
             _ => None,
         };
         let hold = Hold {
@@ -278,7 +312,7 @@ impl<'a> Reader<'a> {
             lifetime: terms.lifetime,
             priority: terms.priority,
             since: waiting.asked_ms.map_or(self.now, Timestamp::from_millis),
-            deadline: waiting.deadline_ms.map(Timestamp::from_millis),
+            deadline: waiting.deadline_ms.map(|deadline| self.deadline(deadline)),
             session: None,
             request: terms.request,
             also: Box::default(),

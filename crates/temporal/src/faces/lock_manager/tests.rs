@@ -49,6 +49,20 @@ fn a_lock_is_released_by_the_run_that_has_it_and_by_no_other() {
 }
 
 #[test]
+fn a_lock_is_not_handed_over_to_what_cannot_be_a_run() {
+    let mut manager = open(&json!({"resource_queues": {"a": []}}));
+    hear(&mut manager, 1, ACQUIRE, &json!({"workflow_id": "w1", "run_id": "r1"})).unwrap();
+    told(&mut manager);
+    for run in ["x".repeat(1_000_000), "r\u{0}".into()] {
+        let handoff = json!({"resource": "a", "workflow_id": "w1", "old_run_id": "r1", "new_run_id": run});
+        assert!(hear(&mut manager, 2, HANDOFF, &handoff).is_err());
+    }
+    // Whoever takes it over could not read it.
+    let mut manager = open_bytes(&manager.as_started());
+    hear(&mut manager, 3, RELEASE, &json!({"resource": "a", "workflow_id": "w1", "run_id": "r1"})).unwrap();
+}
+
+#[test]
 fn a_lock_is_handed_over_to_the_next_run_which_is_told_again() {
     let mut manager = open(&json!({"resource_queues": {"a": []}}));
     hear(&mut manager, 1, ACQUIRE, &json!({"workflow_id": "w1", "run_id": "r1"})).unwrap();

@@ -477,3 +477,62 @@ fn the_wait_of_a_server_that_is_silent_ends_and_those_of_workflows_do_not() {
     pool.release(&first[0]);
     assert_eq!(pool.told(), pairs(&[("w2", "a")]));
 }
+
+#[test]
+fn names_that_would_not_fit_into_the_next_run_are_dropped() {
+    let mut pool = Scene::start(json!({"resources": {"a": null}}));
+    let mut added = 0;
+    let dropped = (0..40).find_map(|round| {
+        let names: Vec<_> = (0..200).map(|name| format!("{round}-{name}-{}", "x".repeat(480))).collect();
+        added += names.len();
+        pool.hear(ADD, json!(names)).err()
+    });
+    assert!(dropped.unwrap().contains("would not fit"), "{added} were added");
+    assert!(pool.face.hand_on().len() < 2 * 1_024 * 1_024);
+    pool.acquire("w1");
+    assert_eq!(pool.continued().told(), pairs(&[("w1", "a")]));
+}
+
+#[test]
+fn whoever_could_never_ask_does_not_wait_for_the_first_resource() {
+    let mut pool = Scene::start(json!({}));
+    let long = "x".repeat(1_000_000);
+    for asked in [
+        json!({"workflow_id": "w1", "run_id": long}),
+        json!({"workflow_id": "w1", "wait_ms": u64::MAX}),
+        json!({"workflow_id": "w1", "priority": 100_000}),
+    ] {
+        assert!(pool.hear(ACQUIRE, asked).is_err());
+    }
+    pool.acquire("w2");
+    assert_eq!(pool.face.book().next_deadline(), None);
+    assert!(pool.face.hand_on().len() < 1_000);
+    pool.hear(ADD, json!(["a"])).unwrap();
+    assert_eq!(pool.told(), pairs(&[("w2", "a")]));
+}
+
+#[test]
+fn numbers_that_could_not_be_carried_on_are_refused_at_the_start() {
+    let open = |input: Value| {
+        let input = serde_json::to_vec(&input).unwrap();
+        PoolFace::open("pool", Some(&input), Timestamp::from_millis(1_000), &mut || 1 << 80).map(|_| ())
+    };
+    let held = |field: &str, value: u64| json!({"resources": {"a": {"workflow_id": "w", "release_signal": "k", field: value}}});
+    let waiting = |field: &str, value: u64| json!({"resources": {"a": null}, "waiters": [{"workflow_id": "w", "release_signal": null, field: value}]});
+    for value in [u64::MAX, u64::MAX - 1, 1 << 62] {
+        for impossible in [
+            held("token", value),
+            held("since_ms", value),
+            waiting("arrival", value),
+            waiting("asked_ms", value),
+            json!({"counters": {"token_next": value}}),
+            json!({"counters": {"waiter_next": value}}),
+            json!({"counters": {"now_ms": value}}),
+        ] {
+            assert!(open(impossible.clone()).is_err(), "{impossible}");
+        }
+        // What lasts for ever lasts as long as it may.
+        let mut pool = Scene::open(&serde_json::to_vec(&waiting("deadline_ms", value)).unwrap(), 1_000, 0).continued();
+        assert_eq!(pool.told(), pairs(&[("w", "a")]));
+    }
+}
