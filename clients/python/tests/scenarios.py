@@ -255,12 +255,13 @@ class Stage:
         return await self.outcome(self.face.api.keep_alive(request), self.words.session_opened)
 
     async def drop_session(self, actor: str) -> None:
-        """Waits until the server has heard of what is lost, but not for what it makes of it."""
+        """Waits until both ends have heard of what is lost, but not for what the server makes of it."""
         own, before = self.actor(actor), self.counts()
         if own.door is not None and own.is_carried:
             own.door.leads_to(None)
             own.door.cut()
             await self.until_grown(before, 1, 0)
+            await until_cut(own)
 
     async def resume_session(self, actor: str) -> Outcome:
         own = self.actor(actor)
@@ -309,6 +310,7 @@ class Stage:
         for actor in self.actors.values():
             if actor.door is not None:
                 actor.door.cut()
+                await until_cut(actor)
             # What was asked beside a session is gone with its connection.
             for call in [call for call in actor.calls if call.client is None]:
                 actor.calls.remove(call)
@@ -393,12 +395,17 @@ def is_open(client: AsyncClient) -> bool:
     return client._connection is not None and client._connection.session.is_open
 
 
+async def until_cut(own: Actor) -> None:
+    """Until the client has heard of it too: it would still look open to whoever waits for it to be so again."""
+    await until(lambda: own.client is None or not is_open(own.client))
+
+
 async def until(condition: Callable[[], bool]) -> None:
     loop = asyncio.get_running_loop()
     end = loop.time() + PATIENCE
     while not condition():
         if loop.time() > end:
-            raise AssertionError("the server hears of it")
+            raise AssertionError("what is waited for does not come about")
         await asyncio.sleep(0.001)
 
 

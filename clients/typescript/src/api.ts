@@ -119,4 +119,39 @@ export class Api {
   history(request: Init<wire.HistoryRequest>, options: CallOptions = {}): Promise<wire.HistoryResponse> {
     return this.#call('History', request, wire.HistoryRequest, wire.HistoryResponse, options);
   }
+
+  /** Gives a hold to somebody else, if that holder still has it with that token. */
+  steal(request: Init<wire.StealRequest>, options: CallOptions = {}): Promise<wire.Grant> {
+    return this.#call('Steal', request, wire.StealRequest, wire.Grant, options);
+  }
+
+  /** Puts a waiter in front of another, or of all. */
+  moveWaiter(request: Init<wire.MoveWaiterRequest>, options: CallOptions = {}): Promise<wire.MoveWaiterResponse> {
+    return this.#call('MoveWaiter', request, wire.MoveWaiterRequest, wire.MoveWaiterResponse, options);
+  }
+
+  /** Keeps a resource for a holder to come. */
+  reserve(request: Init<wire.ReserveRequest>, options: CallOptions = {}): Promise<wire.ReserveResponse> {
+    return this.#call('Reserve', request, wire.ReserveRequest, wire.ReserveResponse, options);
+  }
+
+  /** Keeps a resource for nobody any more. */
+  unreserve(request: Init<wire.UnreserveRequest>, options: CallOptions = {}): Promise<wire.UnreserveResponse> {
+    return this.#call('Unreserve', request, wire.UnreserveRequest, wire.UnreserveResponse, options);
+  }
+
+  /** Why those in a queue wait, and what would let them in, in plain sentences. */
+  explain(request: Init<wire.ExplainRequest>, options: CallOptions = {}): Promise<wire.ExplainResponse> {
+    return this.#call('Explain', request, wire.ExplainRequest, wire.ExplainResponse, options);
+  }
+
+  /** Who waits for what, over all pools. */
+  listWaits(request: Init<wire.ListWaitsRequest>, options: CallOptions = {}): Promise<wire.ListWaitsResponse> {
+    return this.#call('ListWaits', request, wire.ListWaitsRequest, wire.ListWaitsResponse, options);
+  }
+
+  /** What has a text in its name, labels or metadata. */
+  search(request: Init<wire.SearchRequest>, options: CallOptions = {}): Promise<wire.SearchResponse> {
+    return this.#call('Search', request, wire.SearchRequest, wire.SearchResponse, options);
+  }
 }

@@ -101,9 +101,11 @@ export class Client implements AsyncDisposable {
   /**
    * Waits in the pool's queue, and holds until {@link Hold.release}, the end of an `await using`, or the client's.
    *
-   * A pool that nobody declared comes to be: any name is a mutex, with `size` it is a semaphore.
+   * A pool that nobody declared comes to be: any name is a mutex, with `size` it is a semaphore. With `also` it is a hold over
+   * several pools, all or nothing.
    *
    * @throws {@link WaitTimedOut} There was no room for as long as `wait` says.
+   * @throws {@link Deadlock} With `holdsOn`: the wait could never end.
    * @throws {@link Refused} The server would not do it, and says why.
    */
   hold(pool: string, options: HoldOptions = {}): Promise<Hold> {

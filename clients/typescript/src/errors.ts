@@ -1,7 +1,7 @@
 /** Why something was not done. A refusal is the server's normal answer; the others are about reaching it. */
 
 import type { Init } from './codec.js';
-import type { Hold as HoldShown, Refusal } from './wire.js';
+import type { Blocked, Hold as HoldShown, Refusal } from './wire.js';
 
 /** All of them. */
 export class TenureError extends Error {
@@ -58,6 +58,22 @@ export class Busy extends Refused {
 /** There was no room for as long as it was to be waited for. */
 export class WaitTimedOut extends Refused {
   override name = 'WaitTimedOut';
+}
+
+/**
+ * A wait that could never end: those who could let it in wait, in the end, for what its holder has. Let go of something, or ask
+ * for all of it at once.
+ */
+export class Deadlock extends Refused {
+  override name = 'Deadlock';
+
+  /**
+   * Who waits for whom, from the one who asked on: its `holder`, the `pool` it waits for and the `token` of the hold that is in
+   * its way. The last waits for the first.
+   */
+  get cycle(): readonly Blocked[] {
+    return (this.refusal.cycle ?? []) as readonly Blocked[];
+  }
 }
 
 /**
@@ -181,8 +197,8 @@ export class ClosedError extends TenureError {
 
 /** The error for a refusal. @internal */
 export function refused(refusal: Init<Refusal>, options?: ErrorOptions): Refused {
-  const kind = refusal.code === 'busy' ? Busy : refusal.code === 'timed_out' ? WaitTimedOut : Refused;
-  return new kind(refusal, options);
+  const kinds: Partial<Record<string, typeof Refused>> = { busy: Busy, timed_out: WaitTimedOut, deadlock: Deadlock };
+  return new (kinds[refusal.code ?? ''] ?? Refused)(refusal, options);
 }
 
 /** Nothing is wrong with the request: asked again, it may well be answered. @internal */

@@ -2,7 +2,7 @@
 
 import type { Connection } from './connection.js';
 import { HoldLost, type LostReason, Refused, Unreachable } from './errors.js';
-import type { Resource } from './options.js';
+import type { HeldPart, Resource } from './options.js';
 import type { Granted } from './standing.js';
 import { now } from './time.js';
 import type { Grant } from './wire.js';
@@ -23,7 +23,7 @@ export class Hold implements AsyncDisposable {
     this.#granted = granted;
   }
 
-  /** The pool it is of. */
+  /** The pool it is of; of several, the first that is no rate window. */
   get pool(): string {
     return this.#granted.grant.pool;
   }
@@ -63,6 +63,21 @@ export class Hold implements AsyncDisposable {
       throw new RangeError(`this hold on pool \`${this.pool}\` is one of ${this.resources.length} named resources`);
     }
     return resource;
+  }
+
+  /** What it has of each of its pools, if it was asked for with `also`; else of its one pool. */
+  get parts(): readonly HeldPart[] {
+    const { grant } = this.#granted;
+    return [grant, ...grant.also].map(({ pool, units, resources }) => ({ pool, units, resources }));
+  }
+
+  /** What it has of one of its pools. */
+  part(pool: string): HeldPart {
+    const found = this.parts.find((part) => part.pool === pool);
+    if (found === undefined) {
+      throw new RangeError(`this hold has nothing of pool \`${pool}\``);
+    }
+    return found;
   }
 
   /**

@@ -19,6 +19,7 @@ export type { Init } from './codec.js';
 export {
   Busy,
   ClosedError,
+  Deadlock,
   ForeignServer,
   HoldLost,
   type LostReason,
@@ -30,7 +31,16 @@ export {
   WaitTimedOut,
 } from './errors.js';
 export { Hold, type Place } from './hold.js';
-export type { ClientOptions, HoldOptions, PoolOptions, RateOptions, Resource, TryHoldOptions } from './options.js';
+export type {
+  ClientOptions,
+  HeldPart,
+  HoldOptions,
+  Part,
+  PoolOptions,
+  RateOptions,
+  Resource,
+  TryHoldOptions,
+} from './options.js';
 export type { Duration } from './time.js';
 export { VERSION } from './version.js';
 export type * as wire from './wire.js';

@@ -4,9 +4,9 @@ import { hostname, userInfo } from 'node:os';
 import process from 'node:process';
 
 import type { Init } from './codec.js';
-import type { HoldLost } from './errors.js';
+import type { Deadlock, HoldLost } from './errors.js';
 import { type Duration, milliseconds, wholeMilliseconds } from './time.js';
-import type { AcquireRequest, Lifetime, PoolSpec, Resource as WireResource } from './wire.js';
+import type { AcquireRequest, Lifetime, Part as WirePart, PoolSpec, Resource as WireResource } from './wire.js';
 
 /** What a hold lasts for if nothing is said. */
 const TTL_DEFAULT = 30_000;
@@ -53,6 +53,13 @@ export interface TryHoldOptions {
   select?: string;
   /** The size the pool must have; a pool that is not known comes to be with it, 1 if left out. */
   size?: number;
+  /** Resources that have to be cleaned, in order to clean them: releasing them returns them clean. */
+  dirty?: boolean;
+  /**
+   * Something of further pools too, at most 15: all of it is granted together, as one hold with one token, or none of it. A
+   * name alone is one unit of that pool. A place in a rate window ends by itself all the same.
+   */
+  also?: readonly (Part | string)[];
   /** A lease of this length, renewed at a third of it in the background; 30 s if nothing else is said. */
   ttl?: Duration;
   /**
@@ -79,8 +86,26 @@ export interface TryHoldOptions {
   signal?: AbortSignal;
 }
 
+/** What is asked of one more pool; see `also` of the options. */
+export interface Part {
+  pool: string;
+  /** How many units or resources; 1 if left out. */
+  units?: number;
+  /** Everything there is. */
+  all?: boolean;
+  /** Which resources of a pool of named ones. */
+  select?: string;
+  /** The size the pool must have; a pool that is not known comes to be with it. */
+  size?: number;
+}
+
 /** What is asked of a pool. */
 export interface HoldOptions extends TryHoldOptions {
+  /**
+   * Says that the holder, under whose id nobody else works, lets go of nothing it holds while this waits. Then a wait that could
+   * never end, because others wait for what the holder has, throws {@link Deadlock} at once.
+   */
+  holdsOn?: boolean;
   /** How long to wait for room at most; for ever if left out, not at all if 0. */
   wait?: Duration;
   /** Higher first, from -1000 to 1000. */
@@ -113,6 +138,15 @@ export interface Resource {
   readonly properties?: Readonly<Record<string, string>>;
 }
 
+/** What a hold has of one pool. */
+export interface HeldPart {
+  readonly pool: string;
+  /** How many units, or how many resources. */
+  readonly units: number;
+  /** Which, if the pool is one of named resources. */
+  readonly resources: readonly Required<Resource>[];
+}
+
 /** What a pool is meant to be. Either `units`, or `resources`. */
 export interface PoolOptions {
   /** How many anonymous units. */
@@ -127,6 +161,15 @@ export interface PoolOptions {
   order?: 'strict' | 'backfill';
   /** Makes it a rate window: every hold lasts exactly this long. */
   window?: Duration;
+  /**
+   * Only for named resources: what was held is dirty, and handed out again only when somebody has held it with `dirty` and
+   * released it.
+   */
+  cleaning?: boolean;
+  /** Groups waiters of the same priority by this piece of their metadata, or by `holder`, and serves the groups in turn. */
+  fair?: string;
+  /** With `fair`: how often a group is served for once of the others, from 1 to 1000; those left out weigh 1. */
+  weights?: Readonly<Record<string, number>>;
 }
 
 /** A request with what is not the server's business. @internal */
@@ -140,13 +183,14 @@ export interface Asked {
 
 /** @internal */
 export function asked(pool: string, options: HoldOptions & { window?: Duration }): Asked {
-  const { units, all = false, select, size, ttl, untilSessionEnds = false, kept = false, owner, window } = options;
-  const { priority, holder, meta, requestId, onQueued, onLost, signal } = options;
+  const { units, all = false, select, size, dirty, ttl, untilSessionEnds = false, kept = false, owner, window } = options;
+  const { priority, holder, meta, holdsOn, requestId, onQueued, onLost, signal } = options;
+  const also = (options.also ?? []).map((part): Init<WirePart> => (typeof part === 'string' ? { pool: part } : part));
   const lifetimes = [untilSessionEnds, kept, owner !== undefined, window !== undefined].filter(Boolean).length;
   if (lifetimes > 1 || (ttl !== undefined && lifetimes > 0 && !untilSessionEnds)) {
     throw new TypeError('a hold has one lifetime: ttl, untilSessionEnds, kept, owner or window');
   }
-  if (all && units !== undefined) {
+  if ([{ all, units }, ...also].some((part) => part.all && part.units !== undefined)) {
     throw new TypeError('units and all cannot both be given');
   }
   let lifetime: Lifetime = 'leased';
@@ -176,12 +220,20 @@ export function asked(pool: string, options: HoldOptions & { window?: Duration }
     holder,
     meta,
     requestId,
+    also,
+    holdsOn,
+    dirty,
   };
   return { request, wait, onQueued, onLost, signal };
 }
 
 /** @internal */
-export function poolSpec({ units, resources, placement, spreadLabel, order, window }: PoolOptions): Init<PoolSpec> {
+export function poolSpec(options: PoolOptions): Init<PoolSpec> {
+  const { units, resources, placement, spreadLabel, order, window, cleaning, fair, weights = {} } = options;
+  const weighed = Object.entries(weights).map(([key, value]) => ({ key, value }));
+  if (weighed.length > 0 && fair === undefined) {
+    throw new TypeError('weights are of groups: say with fair what makes one');
+  }
   const named = [...(resources ?? [])].map((it): Init<WireResource> => (typeof it === 'string' ? { name: it } : it));
   return {
     units,
@@ -191,6 +243,8 @@ export function poolSpec({ units, resources, placement, spreadLabel, order, wind
     spreadLabel,
     order,
     windowMs: window === undefined ? undefined : wholeMilliseconds(window),
+    cleaning,
+    fair: fair === undefined ? undefined : { by: fair, weights: weighed },
   };
 }
 

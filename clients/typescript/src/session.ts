@@ -63,6 +63,7 @@ const GRANTS_OVER_MAX = 3;
 const LOST: Partial<Record<How, LostReason>> = {
   expired: 'expired',
   forced: 'forced',
+  stolen: 'forced',
   owner_gone: 'owner_gone',
   session_ended: 'session_ended',
   released: 'released',

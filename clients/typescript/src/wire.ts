@@ -6,8 +6,8 @@
 /* eslint-disable */
 import { type Type, message } from './codec.js';
 
-export type EventKind = 'queued' | 'granted' | 'renewed' | 'ended' | 'wait_ended' | 'waiter_away' | 'waiter_back' | 'request_withdrawn' | 'session_opened' | 'session_kept' | 'session_attached' | 'session_detached' | 'session_closing' | 'session_ended' | 'pool_set' | 'condition_set' | 'pool_removing' | 'pool_gone' | 'restarted' | 'reserved' | 'reservation_ended' | 'waiter_moved' | 'unknown';
-const EventKindWords: Record<number, EventKind> = { 1: 'queued', 2: 'granted', 3: 'renewed', 4: 'ended', 5: 'wait_ended', 6: 'waiter_away', 7: 'waiter_back', 8: 'request_withdrawn', 9: 'session_opened', 10: 'session_kept', 11: 'session_attached', 12: 'session_detached', 13: 'session_closing', 14: 'session_ended', 15: 'pool_set', 16: 'condition_set', 17: 'pool_removing', 18: 'pool_gone', 19: 'restarted', 60: 'reserved', 61: 'reservation_ended', 62: 'waiter_moved' };
+export type EventKind = 'queued' | 'granted' | 'renewed' | 'ended' | 'wait_ended' | 'waiter_away' | 'waiter_back' | 'request_withdrawn' | 'session_opened' | 'session_kept' | 'session_attached' | 'session_detached' | 'session_closing' | 'session_ended' | 'pool_set' | 'condition_set' | 'pool_removing' | 'pool_gone' | 'restarted' | 'reserved' | 'reservation_ended' | 'waiter_moved' | 'policy_failed' | 'unknown';
+const EventKindWords: Record<number, EventKind> = { 1: 'queued', 2: 'granted', 3: 'renewed', 4: 'ended', 5: 'wait_ended', 6: 'waiter_away', 7: 'waiter_back', 8: 'request_withdrawn', 9: 'session_opened', 10: 'session_kept', 11: 'session_attached', 12: 'session_detached', 13: 'session_closing', 14: 'session_ended', 15: 'pool_set', 16: 'condition_set', 17: 'pool_removing', 18: 'pool_gone', 19: 'restarted', 60: 'reserved', 61: 'reservation_ended', 62: 'waiter_moved', 63: 'policy_failed' };
 
 /** Why a hold or a wait is over. */
 export type How = 'released' | 'expired' | 'session_ended' | 'owner_gone' | 'forced' | 'withdrawn' | 'unreceived' | 'timed_out' | 'caller_gone' | 'never_fits' | 'pool_removed' | 'stolen' | 'cancelled' | 'unknown';
@@ -48,7 +48,7 @@ export interface Event {
   /** The session's number. Of a renewed hold: the session that it does not end with any more, because that was away. */
   session?: number;
   how?: How;
-  /** The reason of whatever an operator did to somebody's hold, wait or reservation. */
+  /** The reason of whatever an operator did to somebody's hold, wait or reservation; why a script failed. */
   note?: string;
   /** How many units or resources are held or waited for; left out for a waiter that wants all. */
   units?: number;
@@ -85,6 +85,10 @@ export interface Event {
   before?: number;
   /** Of a waiter: whether it wants what has to be cleaned. Of a grant: whether it is for cleaning. */
   dirty?: boolean;
+  /** Which of the pool's scripts failed: `place` or `order`. */
+  script?: string;
+  /** It was one time too many: the pool's scripts are not asked any more, until it is set again. */
+  setAside?: boolean;
 }
 export const Event: Type<Event> = message<Event>([
   [1, 'seq', 'uint64', ''],
@@ -119,6 +123,8 @@ export const Event: Type<Event> = message<Event>([
   [61, 'to', 'string', 'optional'],
   [62, 'before', 'uint64', 'optional'],
   [63, 'dirty', 'bool', 'optional'],
+  [64, 'script', 'string', 'optional'],
+  [65, 'setAside', 'bool', 'optional'],
 ]);
 
 export interface HistoryRequest {
@@ -717,6 +723,8 @@ export interface PoolSpec {
   cleaning: boolean;
   /** How waiters of the same priority take turns; in the order in which they came if left out. */
   fair?: FairShare;
+  /** Small scripts of your own, which say what is granted and who is served first. See docs/placement.md. */
+  scripts?: Scripts;
 }
 export const PoolSpec: Type<PoolSpec> = message<PoolSpec>([
   [1, 'units', 'uint32', 'optional'],
@@ -728,6 +736,22 @@ export const PoolSpec: Type<PoolSpec> = message<PoolSpec>([
   [7, 'windowMs', 'uint64', 'optional'],
   [60, 'cleaning', 'bool', ''],
   [61, 'fair', 'message', '', () => FairShare],
+  [62, 'scripts', 'message', '', () => Scripts],
+]);
+
+/** Scripts whose last value is a score: the highest wins. */
+export interface Scripts {
+  /** Only for named resources. Scores a free resource for a request; on a tie the placement decides. */
+  place?: string;
+  /**
+   * Scores somebody who waits, for what is free: of those who fit, within a priority. On a tie the place in the queue
+   * decides. Needs the order `backfill`.
+   */
+  order?: string;
+}
+export const Scripts: Type<Scripts> = message<Scripts>([
+  [1, 'place', 'string', 'optional'],
+  [2, 'order', 'string', 'optional'],
 ]);
 
 /** Waiters of the same priority are grouped, and the groups are served in turn. */
@@ -909,11 +933,17 @@ export interface PoolDetail {
   spec?: PoolSpec;
   /** How its resources stand, those that are leaving too. */
   resources: ResourceState[];
+  /** How many decisions were made without its scripts since it was set, because one failed. */
+  scriptFaults: number;
+  /** They failed too often: they are not asked any more, until the pool is set again. */
+  scriptsSetAside: boolean;
 }
 export const PoolDetail: Type<PoolDetail> = message<PoolDetail>([
   [1, 'summary', 'message', '', () => Pool],
   [2, 'spec', 'message', '', () => PoolSpec],
   [3, 'resources', 'message', 'repeated', () => ResourceState],
+  [60, 'scriptFaults', 'uint32', ''],
+  [61, 'scriptsSetAside', 'bool', ''],
 ]);
 
 export interface ResourceState {
@@ -1186,6 +1216,9 @@ export interface Refusal {
   dirty?: number;
   /** Some of those that are kept for somebody else. */
   reserved: ReservedFor[];
+  /** Where in the script of `field` something is wrong, from 1. */
+  line?: number;
+  column?: number;
 }
 export const Refusal: Type<Refusal> = message<Refusal>([
   [1, 'code', 'string', ''],
@@ -1216,6 +1249,8 @@ export const Refusal: Type<Refusal> = message<Refusal>([
   [42, 'otherPool', 'string', 'optional'],
   [60, 'dirty', 'uint32', 'optional'],
   [61, 'reserved', 'message', 'repeated', () => ReservedFor],
+  [62, 'line', 'uint32', 'optional'],
+  [63, 'column', 'uint32', 'optional'],
 ]);
 
 /** Why a pool has no room. */

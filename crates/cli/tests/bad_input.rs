@@ -138,6 +138,7 @@ fn command_lines_that_cannot_be_read_are_explained_before_anybody_is_asked() {
             &["renew", "a-key"],
             &["renew"],
             &["release", "--key-file", "no-such-file"],
+            &["pool", "set", "gpus", "--units", "1", "--place-by", "@no-such-file"],
             &["withdraw"],
             &["rate"],
             &["rate", "calls", "--limit", "5"],

@@ -14,6 +14,7 @@ const API: &str = include_str!("../../../docs/api.md");
 const CLI: &str = include_str!("../../../docs/cli.md");
 const LDLM: &str = include_str!("../../../docs/ldlm.md");
 const OPERATIONS: &str = include_str!("../../../docs/operations.md");
+const PLACEMENT: &str = include_str!("../../../docs/placement.md");
 /// Where the server of the pages listens; the test's server listens elsewhere.
 const HTTP: &str = "http://127.0.0.1:3180";
 
@@ -40,6 +41,11 @@ fn the_transcripts_of_the_page_for_those_who_come_from_ldlm_are_true() {
 #[test]
 fn the_transcripts_of_the_operations_page_are_true() {
     assert!(check(OPERATIONS) >= 4);
+}
+
+#[test]
+fn the_transcripts_of_the_page_on_scripts_are_true() {
+    assert!(check(PLACEMENT) >= 5);
 }
 
 /// Gives how many commands were run.
@@ -70,6 +76,8 @@ fn shell(server: &Process, command: &str) -> Command {
     let path = format!("{}:{}", binary.parent().unwrap().display(), std::env::var("PATH").unwrap());
     let mut shell = Command::new("sh");
     shell.arg("-c").arg(command.replace(HTTP, &server.http));
+    // As from a checkout: some pages use files of ours.
+    shell.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
     shell.env("PATH", path).env("TENURE_ADDR", &server.grpc).stdin(Stdio::null());
     shell
 }

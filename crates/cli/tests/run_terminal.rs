@@ -1,4 +1,5 @@
-//! `tenure run` at a real terminal, below a shell with job control: what is typed goes to the command.
+//! `tenure run` and `tenure top` at a real terminal, below a shell with job control: what is typed goes to the command, or to
+//! `top`, which puts the terminal back as it was.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,6 +21,9 @@ const LIMIT: Duration = Duration::from_secs(60);
 const CTRL_C: &str = "\x03";
 const CTRL_D: &str = "\x04";
 const CTRL_Z: &str = "\x1a";
+
+/// Whether keys come one by one, and without being shown.
+const RAW_OR_NOT: &str = "echo raw: $(stty -a | tr ' ' '\\n' | grep -cx -e -icanon -e -echo) of 2\n";
 
 /// Says what it reads. What it says differs from what is typed, which a terminal shows too.
 const READER: &str = r#"sh -c 'echo re""ady; while read line; do echo "read <$line>"; done; exit 3'"#;
@@ -85,6 +89,44 @@ fn a_pager_after_the_command_keeps_the_terminal() {
     terminal.shows("pager: <one>");
 }
 
+#[test]
+fn top_hears_its_keys_also_after_it_was_stopped_and_leaves_the_terminal_as_it_was() {
+    let mut terminal = Terminal::new();
+    terminal.types("stty rows 40 cols 120; $TENURE acquire db --kept --holder ada; $TENURE top --every 100ms\n");
+    terminal.shows("1 pool, 1 hold, 0 waiters");
+    // Neither shown nor heard as anything.
+    terminal.types("zebra");
+    terminal.types(CTRL_Z);
+    terminal.shows("Stopped");
+    terminal.types(RAW_OR_NOT);
+    terminal.shows("raw: 0 of 2");
+    let before = terminal.shown().len();
+    terminal.types("fg\n");
+    terminal.shows_after(before, "q to leave");
+    terminal.types("zebra");
+    terminal.types("q");
+    terminal.types("echo code $(($? + 100))\n");
+    terminal.shows_after(before, "code 100");
+    terminal.types(RAW_OR_NOT);
+    terminal.shows_after(before, "raw: 0 of 2");
+    assert!(!terminal.shown().contains("zebra"), "{}", terminal.shown());
+}
+
+#[test]
+fn ctrl_c_ends_top_and_leaves_the_terminal_as_it_was() {
+    let mut terminal = Terminal::new();
+    terminal.types("stty rows 40 cols 120; $TENURE top --every 100ms\n");
+    terminal.shows("q to leave");
+    let before = terminal.shown().len();
+    terminal.types(CTRL_C);
+    // The cursor is back, and the prompt. What is typed before that is still for `top`.
+    terminal.shows_after(before, "\x1b[?25h$ ");
+    terminal.types("echo code $(($? + 100))\n");
+    terminal.shows("code 230");
+    terminal.types(RAW_OR_NOT);
+    terminal.shows("raw: 0 of 2");
+}
+
 /// A shell in a session of its own, and the other end of its terminal.
 struct Terminal {
     shell: Child,
@@ -133,7 +175,12 @@ impl Terminal {
     }
 
     fn shows(&self, text: &str) {
-        while !self.shown().contains(text) {
+        self.shows_after(0, text);
+    }
+
+    /// After what was shown before.
+    fn shows_after(&self, before: usize, text: &str) {
+        while !self.shown()[before..].contains(text) {
             self.pause();
         }
     }

@@ -21,11 +21,12 @@ from ._version import VERSION as __version__
 
 if TYPE_CHECKING:
     from ._api import Api, AsyncApi
-    from ._options import Access, HoldLoss, PoolSpec, Request, Resource
+    from ._options import Access, HeldPart, HoldLoss, Part, PoolSpec, Request, Resource
     from .aio import AsyncClient, AsyncHold, AsyncHolding, AsyncLoss, Place
     from .errors import (
         Busy,
         ClosedError,
+        Deadlock,
         ForeignServer,
         HoldLost,
         LostReason,
@@ -49,13 +50,16 @@ __all__ = [
     "Busy",
     "Client",
     "ClosedError",
+    "Deadlock",
     "ForeignServer",
+    "HeldPart",
     "Hold",
     "HoldLoss",
     "HoldLost",
     "Holding",
     "Loss",
     "LostReason",
+    "Part",
     "Place",
     "PoolSpec",
     "Refused",
@@ -71,11 +75,12 @@ __all__ = [
 
 _WHERE = {
     "_api": ["Api", "AsyncApi"],
-    "_options": ["Access", "HoldLoss", "PoolSpec", "Request", "Resource"],
+    "_options": ["Access", "HeldPart", "HoldLoss", "Part", "PoolSpec", "Request", "Resource"],
     "aio": ["AsyncClient", "AsyncHold", "AsyncHolding", "AsyncLoss", "Place"],
     "errors": [
         "Busy",
         "ClosedError",
+        "Deadlock",
         "ForeignServer",
         "HoldLost",
         "LostReason",

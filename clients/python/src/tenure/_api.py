@@ -103,6 +103,34 @@ class AsyncApi:
         """What happened."""
         return await self._ask("History", request, wire.HistoryResponse)
 
+    async def steal(self, request: wire.StealRequest) -> wire.Grant:
+        """Gives a hold to somebody else, if that holder still has it with that token."""
+        return await self._ask("Steal", request, wire.Grant)
+
+    async def move_waiter(self, request: wire.MoveWaiterRequest) -> wire.MoveWaiterResponse:
+        """Puts a waiter in front of another, or of all."""
+        return await self._ask("MoveWaiter", request, wire.MoveWaiterResponse)
+
+    async def reserve(self, request: wire.ReserveRequest) -> wire.ReserveResponse:
+        """Keeps a resource for a holder to come."""
+        return await self._ask("Reserve", request, wire.ReserveResponse)
+
+    async def unreserve(self, request: wire.UnreserveRequest) -> wire.UnreserveResponse:
+        """Keeps a resource for nobody any more."""
+        return await self._ask("Unreserve", request, wire.UnreserveResponse)
+
+    async def explain(self, request: wire.ExplainRequest) -> wire.ExplainResponse:
+        """Why those in a queue wait, and what would let them in, in plain sentences."""
+        return await self._ask("Explain", request, wire.ExplainResponse)
+
+    async def list_waits(self, request: wire.ListWaitsRequest) -> wire.ListWaitsResponse:
+        """Who waits for what, over all pools."""
+        return await self._ask("ListWaits", request, wire.ListWaitsResponse)
+
+    async def search(self, request: wire.SearchRequest) -> wire.SearchResponse:
+        """What has a text in its name, labels or metadata."""
+        return await self._ask("Search", request, wire.SearchResponse)
+
 
 class Api:
     """The calls of `Client.api`."""
@@ -186,3 +214,31 @@ class Api:
     def history(self, request: wire.HistoryRequest) -> wire.HistoryResponse:
         """What happened."""
         return self._wait(self._api.history(request))
+
+    def steal(self, request: wire.StealRequest) -> wire.Grant:
+        """Gives a hold to somebody else, if that holder still has it with that token."""
+        return self._wait(self._api.steal(request))
+
+    def move_waiter(self, request: wire.MoveWaiterRequest) -> wire.MoveWaiterResponse:
+        """Puts a waiter in front of another, or of all."""
+        return self._wait(self._api.move_waiter(request))
+
+    def reserve(self, request: wire.ReserveRequest) -> wire.ReserveResponse:
+        """Keeps a resource for a holder to come."""
+        return self._wait(self._api.reserve(request))
+
+    def unreserve(self, request: wire.UnreserveRequest) -> wire.UnreserveResponse:
+        """Keeps a resource for nobody any more."""
+        return self._wait(self._api.unreserve(request))
+
+    def explain(self, request: wire.ExplainRequest) -> wire.ExplainResponse:
+        """Why those in a queue wait, and what would let them in, in plain sentences."""
+        return self._wait(self._api.explain(request))
+
+    def list_waits(self, request: wire.ListWaitsRequest) -> wire.ListWaitsResponse:
+        """Who waits for what, over all pools."""
+        return self._wait(self._api.list_waits(request))
+
+    def search(self, request: wire.SearchRequest) -> wire.SearchResponse:
+        """What has a text in its name, labels or metadata."""
+        return self._wait(self._api.search(request))

@@ -57,6 +57,11 @@ class Request(TypedDict, total=False):
     """Which resources of a pool of named ones: `gpu && mem >= 80 && !old`."""
     size: int
     """The size the pool must have; a pool that is not known comes to be with it, 1 if left out."""
+    dirty: bool
+    """Resources that have to be cleaned, in order to clean them: releasing them returns them clean."""
+    also: Iterable[Part | str]
+    """Something of further pools too, at most 15: all of it is granted together, as one hold with one token, or none of it. A
+    name alone is one unit of that pool. A place in a rate window ends by itself all the same."""
     ttl: Seconds
     """A lease of this length, renewed at a third of it in the background; 30 s if nothing else is said."""
     until_session_ends: bool
@@ -74,6 +79,9 @@ class Request(TypedDict, total=False):
     """Who asks, if not the client's holder."""
     meta: Mapping[str, str]
     """More about the holder, instead of what the client says about it."""
+    holds_on: bool
+    """Says that the holder, under whose id nobody else works, lets go of nothing it holds while this waits. Then a wait that
+    could never end, because others wait for what the holder has, raises `Deadlock` at once."""
     request_id: str
     """An id of your own, under which another process could ask for the same hold. If left out, a random one is made for every
     request, which already makes it safe to lose the connection. Should be as hard to guess as a key."""
@@ -82,6 +90,25 @@ class Request(TypedDict, total=False):
     `Client` on a thread of its own."""
     on_lost: Callable[[HoldLoss], object]
     """Called when the hold is lost; see `Hold.on_lost`."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is asked of one more pool; see `Request.also`."""
+
+    pool: str
+    units: int | None = None
+    """How many units or resources; 1 if left out."""
+    all: bool = False
+    """Everything there is."""
+    select: str | None = None
+    """Which resources of a pool of named ones."""
+    size: int | None = None
+    """The size the pool must have; a pool that is not known comes to be with it."""
+
+    def _wire(self) -> wire.Part:
+        _either(self.units, self.all)
+        return wire.Part(pool=self.pool, units=self.units, all=self.all, select=self.select, size=self.size)
 
 
 @dataclass(frozen=True)
@@ -109,6 +136,28 @@ class Resource:
         return Resource(message.name, dict(message.labels), dict(message.properties))
 
 
+@dataclass(frozen=True)
+class HeldPart:
+    """What a hold has of one pool."""
+
+    pool: str
+    units: int
+    """How many units, or how many resources."""
+    resources: list[Resource]
+    """Which, if the pool is one of named resources."""
+
+    @property
+    def resource(self) -> Resource:
+        """Which, if it is just one."""
+        if len(self.resources) != 1:
+            raise LookupError(f"this hold on pool `{self.pool}` is one of {len(self.resources)} named resources")
+        return self.resources[0]
+
+    @staticmethod
+    def of(message: wire.Grant | wire.GrantedPart) -> HeldPart:
+        return HeldPart(message.pool, message.units, [Resource.of(resource) for resource in message.resources])
+
+
 class PoolSpec(TypedDict, total=False):
     """What a pool is meant to be: the options of `set_pool`. Either `units`, or `resources`."""
 
@@ -124,6 +173,13 @@ class PoolSpec(TypedDict, total=False):
     """Who may be served while the head of the queue cannot be; strict if left out."""
     window: Seconds
     """Makes it a rate window: every hold lasts exactly this long."""
+    cleaning: bool
+    """Only for named resources: what was held is dirty, and handed out again only when somebody has held it with `dirty` and
+    released it."""
+    fair: str
+    """Groups waiters of the same priority by this piece of their metadata, or by `holder`, and serves the groups in turn."""
+    weights: Mapping[str, int]
+    """With `fair`: how often a group is served for once of the others, from 1 to 1000; those left out weigh 1."""
 
 
 def pool_spec(
@@ -134,7 +190,12 @@ def pool_spec(
     spread_label: str | None = None,
     order: str | None = None,
     window: Seconds | None = None,
+    cleaning: bool = False,
+    fair: str | None = None,
+    weights: Mapping[str, int] | None = None,
 ) -> wire.PoolSpec:
+    if weights and fair is None:
+        raise ValueError("weights are of groups: say with fair what makes one")
     named = [Resource(resource) if isinstance(resource, str) else resource for resource in resources or ()]
     return wire.PoolSpec(
         units=units,
@@ -147,6 +208,8 @@ def pool_spec(
         spread_label=spread_label,
         order=None if order is None else f"ORDER_{order.upper()}",
         window_ms=None if window is None else millis(window),
+        cleaning=cleaning,
+        fair=None if fair is None else wire.FairShare(by=fair, weights=weights),
     )
 
 
@@ -167,6 +230,8 @@ def asked(
     all: bool = False,
     select: str | None = None,
     size: int | None = None,
+    dirty: bool = False,
+    also: Iterable[Part | str] = (),
     ttl: Seconds | None = None,
     until_session_ends: bool = False,
     kept: bool = False,
@@ -176,6 +241,7 @@ def asked(
     priority: int = 0,
     holder: str = "",
     meta: Mapping[str, str] | None = None,
+    holds_on: bool = False,
     request_id: str | None = None,
     on_queued: Callable[[int], object] | None = None,
     on_lost: Callable[[HoldLoss], object] | None = None,
@@ -183,8 +249,9 @@ def asked(
     lifetimes = [until_session_ends, kept, owner is not None, window is not None]
     if lifetimes.count(True) > 1 or (ttl is not None and (kept or owner is not None or window is not None)):
         raise ValueError("a hold has one lifetime: ttl, until_session_ends, kept, owner or window")
-    if all and units is not None:
-        raise ValueError("units and all cannot both be given")
+    _either(units, all)
+    if isinstance(also, str):
+        raise TypeError("also is a list of pools, or of parts of them")
     length: Seconds | None
     lifetime, length = wire.LIFETIME_LEASED, TTL_DEFAULT if ttl is None else ttl
     if until_session_ends:
@@ -211,8 +278,16 @@ def asked(
         holder=holder,
         meta=meta,
         request_id=request_id,
+        also=[(Part(part) if isinstance(part, str) else part)._wire() for part in also],
+        holds_on=holds_on,
+        dirty=dirty,
     )
     return Asked(request, waits, on_queued, on_lost)
+
+
+def _either(units: int | None, all: bool) -> None:
+    if all and units is not None:
+        raise ValueError("units and all cannot both be given")
 
 
 def default_holder() -> str:

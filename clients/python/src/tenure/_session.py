@@ -37,6 +37,7 @@ TAKEOVER_CALM = 60.0
 _LOST = {
     wire.HOW_EXPIRED: LostReason.EXPIRED,
     wire.HOW_FORCED: LostReason.FORCED,
+    wire.HOW_STOLEN: LostReason.FORCED,
     wire.HOW_OWNER_GONE: LostReason.OWNER_GONE,
     wire.HOW_SESSION_ENDED: LostReason.SESSION_ENDED,
     wire.HOW_RELEASED: LostReason.RELEASED,

@@ -16,7 +16,7 @@ from ._api import AsyncApi
 from ._calls import Calls
 from ._connection import Connection
 from ._link import Target
-from ._options import Access, Asked, HoldLoss, PoolSpec, Request, Resource, asked, default_holder, pool_spec
+from ._options import Access, Asked, HeldPart, HoldLoss, PoolSpec, Request, Resource, asked, default_holder, pool_spec
 from ._requests import Ask
 from ._session import Identity
 from ._standing import Granted, Standing
@@ -72,13 +72,14 @@ class AsyncClient:
     def hold(self, pool: str, *, interrupt: bool = False, **request: Unpack[Request]) -> AsyncHolding:
         """Waits in the pool's queue, holds for the length of an `async with`, and gives back.
 
-        A pool that nobody declared comes to be: any name is a mutex, with `size` it is a semaphore. A task that is cancelled
-        while it waits leaves the queue.
+        A pool that nobody declared comes to be: any name is a mutex, with `size` it is a semaphore. With `also` it is a hold
+        over several pools, all or nothing. A task that is cancelled while it waits leaves the queue.
 
         With `interrupt` the task of the block is cancelled when the hold is lost, and the block ends with `HoldLost`.
 
         Raises:
             WaitTimedOut: There was no room for as long as `wait` says.
+            Deadlock: With `holds_on`: the wait could never end.
             HoldLost: At the end of the block: the hold was over before it.
             Refused: The server would not do it, and says why.
         """
@@ -301,7 +302,7 @@ class AsyncHold:
 
     @property
     def pool(self) -> str:
-        """The pool it is of."""
+        """The pool it is of; of several, the first that is no rate window."""
         return self._grant.pool
 
     @property
@@ -333,10 +334,13 @@ class AsyncHold:
     @property
     def resource(self) -> Resource:
         """Which, if it is just one."""
-        if len(self._grant.resources) != 1:
-            held = len(self._grant.resources)
-            raise LookupError(f"this hold on pool `{self.pool}` is one of {held} named resources")
-        return Resource.of(self._grant.resources[0])
+        return HeldPart.of(self._grant).resource
+
+    @property
+    def parts(self) -> dict[str, HeldPart]:
+        """What it has of each of its pools, by name, if it was asked for with `also`; else of its one pool."""
+        parts = [HeldPart.of(self._grant), *(HeldPart.of(part) for part in self._grant.also)]
+        return {part.pool: part for part in parts}
 
     @property
     def lost(self) -> AsyncLoss:

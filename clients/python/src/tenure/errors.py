@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Busy",
     "ClosedError",
+    "Deadlock",
     "ForeignServer",
     "HoldLost",
     "LostReason",
@@ -66,6 +67,17 @@ class Busy(Refused):
 
 class WaitTimedOut(Refused, TimeoutError):
     """There was no room for as long as it was to be waited for."""
+
+
+class Deadlock(Refused):
+    """A wait that could never end: those who could let it in wait, in the end, for what its holder has. Let go of something, or
+    ask for all of it at once."""
+
+    @property
+    def cycle(self) -> Sequence[wire.Blocked]:
+        """Who waits for whom, from the one who asked on: its `holder`, the `pool` it waits for and the `token` of the hold that
+        is in its way. The last waits for the first."""
+        return self.refusal.cycle
 
 
 class LostReason(enum.Enum):
@@ -154,7 +166,8 @@ class ClosedError(TenureError):
 
 def refused(refusal: wire.Refusal) -> Refused:
     """The exception for a refusal."""
-    return {"busy": Busy, "timed_out": WaitTimedOut}.get(refusal.code, Refused)(refusal)
+    kinds: dict[str, type[Refused]] = {"busy": Busy, "timed_out": WaitTimedOut, "deadlock": Deadlock}
+    return kinds.get(refusal.code, Refused)(refusal)
 
 
 def has_no_time(refusal: wire.Refusal) -> bool:

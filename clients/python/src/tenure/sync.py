@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _thread, wire
 from ._api import Api
-from ._options import Access, Asked, HoldLoss, PoolSpec, Request, Resource, asked
+from ._options import Access, Asked, HeldPart, HoldLoss, PoolSpec, Request, Resource, asked
 from ._time import Seconds, now, seconds
 from .aio import AsyncClient, AsyncHold, AsyncLoss, Place
 from .errors import LostReason, TenureError
@@ -54,10 +54,12 @@ class Client:
     def hold(self, pool: str, **request: Unpack[Request]) -> Holding:
         """Waits in the pool's queue, holds for the length of a `with`, and gives back.
 
-        A pool that nobody declared comes to be: any name is a mutex, with `size` it is a semaphore.
+        A pool that nobody declared comes to be: any name is a mutex, with `size` it is a semaphore. With `also` it is a hold
+        over several pools, all or nothing.
 
         Raises:
             WaitTimedOut: There was no room for as long as `wait` says.
+            Deadlock: With `holds_on`: the wait could never end.
             HoldLost: At the end of the block: the hold was over before it.
             Refused: The server would not do it, and says why.
         """
@@ -167,7 +169,7 @@ class Hold:
 
     @property
     def pool(self) -> str:
-        """The pool it is of."""
+        """The pool it is of; of several, the first that is no rate window."""
         return self._hold.pool
 
     @property
@@ -200,6 +202,11 @@ class Hold:
     def resource(self) -> Resource:
         """Which, if it is just one."""
         return self._hold.resource
+
+    @property
+    def parts(self) -> dict[str, HeldPart]:
+        """What it has of each of its pools, by name, if it was asked for with `also`; else of its one pool."""
+        return self._hold.parts
 
     @property
     def lost(self) -> Loss:

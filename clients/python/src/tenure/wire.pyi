@@ -14,6 +14,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 EVENT_KIND_CONDITION_SET: EventKind
 EVENT_KIND_ENDED: EventKind
 EVENT_KIND_GRANTED: EventKind
+EVENT_KIND_POLICY_FAILED: EventKind
 EVENT_KIND_POOL_GONE: EventKind
 EVENT_KIND_POOL_REMOVING: EventKind
 EVENT_KIND_POOL_SET: EventKind
@@ -174,7 +175,7 @@ class EndSessionRequest(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., session_key: _Optional[str] = ...) -> None: ...
 
 class Event(_message.Message):
-    __slots__: list[str] = ["all", "also", "at_ms", "automatic", "before", "condition", "created", "deadline_ms", "dirty", "holder", "how", "kind", "lifetime", "meta", "namespace", "note", "owner", "pool", "priority", "resource", "resources", "select", "seq", "session", "since_ms", "spec", "to", "token", "ttl_ms", "units", "waiter", "waits_also"]
+    __slots__: list[str] = ["all", "also", "at_ms", "automatic", "before", "condition", "created", "deadline_ms", "dirty", "holder", "how", "kind", "lifetime", "meta", "namespace", "note", "owner", "pool", "priority", "resource", "resources", "script", "select", "seq", "session", "set_aside", "since_ms", "spec", "to", "token", "ttl_ms", "units", "waiter", "waits_also"]
     class MetaEntry(_message.Message):
         __slots__: list[str] = ["key", "value"]
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -203,9 +204,11 @@ class Event(_message.Message):
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    SCRIPT_FIELD_NUMBER: _ClassVar[int]
     SELECT_FIELD_NUMBER: _ClassVar[int]
     SEQ_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
+    SET_ASIDE_FIELD_NUMBER: _ClassVar[int]
     SINCE_MS_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
@@ -235,9 +238,11 @@ class Event(_message.Message):
     priority: int
     resource: str
     resources: _containers.RepeatedScalarFieldContainer[str]
+    script: str
     select: str
     seq: int
     session: int
+    set_aside: bool
     since_ms: int
     spec: PoolSpec
     to: str
@@ -246,7 +251,7 @@ class Event(_message.Message):
     units: int
     waiter: int
     waits_also: _containers.RepeatedCompositeFieldContainer[Part]
-    def __init__(self, seq: _Optional[int] = ..., at_ms: _Optional[int] = ..., kind: _Optional[_Union[EventKind, str]] = ..., namespace: _Optional[str] = ..., pool: _Optional[str] = ..., holder: _Optional[str] = ..., meta: _Optional[_Mapping[str, str]] = ..., token: _Optional[int] = ..., waiter: _Optional[int] = ..., session: _Optional[int] = ..., how: _Optional[_Union[How, str]] = ..., note: _Optional[str] = ..., units: _Optional[int] = ..., all: bool = ..., resources: _Optional[_Iterable[str]] = ..., select: _Optional[str] = ..., lifetime: _Optional[_Union[Lifetime, str]] = ..., ttl_ms: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., priority: _Optional[int] = ..., owner: _Optional[str] = ..., spec: _Optional[_Union[PoolSpec, _Mapping[str, object]]] = ..., created: bool = ..., resource: _Optional[str] = ..., condition: _Optional[_Union[Condition, _Mapping[str, object]]] = ..., since_ms: _Optional[int] = ..., also: _Optional[_Iterable[_Union[HeldPart, _Mapping[str, object]]]] = ..., waits_also: _Optional[_Iterable[_Union[Part, _Mapping[str, object]]]] = ..., automatic: bool = ..., to: _Optional[str] = ..., before: _Optional[int] = ..., dirty: bool = ...) -> None: ...
+    def __init__(self, seq: _Optional[int] = ..., at_ms: _Optional[int] = ..., kind: _Optional[_Union[EventKind, str]] = ..., namespace: _Optional[str] = ..., pool: _Optional[str] = ..., holder: _Optional[str] = ..., meta: _Optional[_Mapping[str, str]] = ..., token: _Optional[int] = ..., waiter: _Optional[int] = ..., session: _Optional[int] = ..., how: _Optional[_Union[How, str]] = ..., note: _Optional[str] = ..., units: _Optional[int] = ..., all: bool = ..., resources: _Optional[_Iterable[str]] = ..., select: _Optional[str] = ..., lifetime: _Optional[_Union[Lifetime, str]] = ..., ttl_ms: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., priority: _Optional[int] = ..., owner: _Optional[str] = ..., spec: _Optional[_Union[PoolSpec, _Mapping[str, object]]] = ..., created: bool = ..., resource: _Optional[str] = ..., condition: _Optional[_Union[Condition, _Mapping[str, object]]] = ..., since_ms: _Optional[int] = ..., also: _Optional[_Iterable[_Union[HeldPart, _Mapping[str, object]]]] = ..., waits_also: _Optional[_Iterable[_Union[Part, _Mapping[str, object]]]] = ..., automatic: bool = ..., to: _Optional[str] = ..., before: _Optional[int] = ..., dirty: bool = ..., script: _Optional[str] = ..., set_aside: bool = ...) -> None: ...
 
 class ExplainRequest(_message.Message):
     __slots__: list[str] = ["limit", "namespace", "pool", "request_id", "waiter"]
@@ -695,23 +700,28 @@ class Pool(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., pool: _Optional[str] = ..., named: bool = ..., size: _Optional[int] = ..., used: _Optional[int] = ..., holds: _Optional[int] = ..., waiters: _Optional[int] = ..., waiting_since_ms: _Optional[int] = ..., condition: _Optional[_Union[Condition, _Mapping[str, object]]] = ..., removing: bool = ..., declared: bool = ..., window_ms: _Optional[int] = ..., returns_at_ms: _Optional[int] = ..., dirty: _Optional[int] = ...) -> None: ...
 
 class PoolDetail(_message.Message):
-    __slots__: list[str] = ["resources", "spec", "summary"]
+    __slots__: list[str] = ["resources", "script_faults", "scripts_set_aside", "spec", "summary"]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    SCRIPTS_SET_ASIDE_FIELD_NUMBER: _ClassVar[int]
+    SCRIPT_FAULTS_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     SUMMARY_FIELD_NUMBER: _ClassVar[int]
     resources: _containers.RepeatedCompositeFieldContainer[ResourceState]
+    script_faults: int
+    scripts_set_aside: bool
     spec: PoolSpec
     summary: Pool
-    def __init__(self, summary: _Optional[_Union[Pool, _Mapping[str, object]]] = ..., spec: _Optional[_Union[PoolSpec, _Mapping[str, object]]] = ..., resources: _Optional[_Iterable[_Union[ResourceState, _Mapping[str, object]]]] = ...) -> None: ...
+    def __init__(self, summary: _Optional[_Union[Pool, _Mapping[str, object]]] = ..., spec: _Optional[_Union[PoolSpec, _Mapping[str, object]]] = ..., resources: _Optional[_Iterable[_Union[ResourceState, _Mapping[str, object]]]] = ..., script_faults: _Optional[int] = ..., scripts_set_aside: bool = ...) -> None: ...
 
 class PoolSpec(_message.Message):
-    __slots__: list[str] = ["cleaning", "fair", "named", "order", "placement", "resources", "spread_label", "units", "window_ms"]
+    __slots__: list[str] = ["cleaning", "fair", "named", "order", "placement", "resources", "scripts", "spread_label", "units", "window_ms"]
     CLEANING_FIELD_NUMBER: _ClassVar[int]
     FAIR_FIELD_NUMBER: _ClassVar[int]
     NAMED_FIELD_NUMBER: _ClassVar[int]
     ORDER_FIELD_NUMBER: _ClassVar[int]
     PLACEMENT_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    SCRIPTS_FIELD_NUMBER: _ClassVar[int]
     SPREAD_LABEL_FIELD_NUMBER: _ClassVar[int]
     UNITS_FIELD_NUMBER: _ClassVar[int]
     WINDOW_MS_FIELD_NUMBER: _ClassVar[int]
@@ -721,10 +731,11 @@ class PoolSpec(_message.Message):
     order: Order
     placement: Placement
     resources: _containers.RepeatedCompositeFieldContainer[Resource]
+    scripts: Scripts
     spread_label: str
     units: int
     window_ms: int
-    def __init__(self, units: _Optional[int] = ..., resources: _Optional[_Iterable[_Union[Resource, _Mapping[str, object]]]] = ..., named: bool = ..., placement: _Optional[_Union[Placement, str]] = ..., spread_label: _Optional[str] = ..., order: _Optional[_Union[Order, str]] = ..., window_ms: _Optional[int] = ..., cleaning: bool = ..., fair: _Optional[_Union[FairShare, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, units: _Optional[int] = ..., resources: _Optional[_Iterable[_Union[Resource, _Mapping[str, object]]]] = ..., named: bool = ..., placement: _Optional[_Union[Placement, str]] = ..., spread_label: _Optional[str] = ..., order: _Optional[_Union[Order, str]] = ..., window_ms: _Optional[int] = ..., cleaning: bool = ..., fair: _Optional[_Union[FairShare, _Mapping[str, object]]] = ..., scripts: _Optional[_Union[Scripts, _Mapping[str, object]]] = ...) -> None: ...
 
 class Queued(_message.Message):
     __slots__: list[str] = ["deadline_ms", "position"]
@@ -735,11 +746,12 @@ class Queued(_message.Message):
     def __init__(self, position: _Optional[int] = ..., deadline_ms: _Optional[int] = ...) -> None: ...
 
 class Refusal(_message.Message):
-    __slots__: list[str] = ["advice", "also", "at_ms", "code", "condition", "cycle", "deadline_ms", "dirty", "field", "free", "holders", "holders_total", "limit", "max", "may_have_happened", "message", "most", "namespace", "oldest", "other_pool", "pool", "position", "reserved", "resource", "retry", "size", "token", "window_ms"]
+    __slots__: list[str] = ["advice", "also", "at_ms", "code", "column", "condition", "cycle", "deadline_ms", "dirty", "field", "free", "holders", "holders_total", "limit", "line", "max", "may_have_happened", "message", "most", "namespace", "oldest", "other_pool", "pool", "position", "reserved", "resource", "retry", "size", "token", "window_ms"]
     ADVICE_FIELD_NUMBER: _ClassVar[int]
     ALSO_FIELD_NUMBER: _ClassVar[int]
     AT_MS_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
+    COLUMN_FIELD_NUMBER: _ClassVar[int]
     CONDITION_FIELD_NUMBER: _ClassVar[int]
     CYCLE_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
@@ -749,6 +761,7 @@ class Refusal(_message.Message):
     HOLDERS_FIELD_NUMBER: _ClassVar[int]
     HOLDERS_TOTAL_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
+    LINE_FIELD_NUMBER: _ClassVar[int]
     MAX_FIELD_NUMBER: _ClassVar[int]
     MAY_HAVE_HAPPENED_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
@@ -768,6 +781,7 @@ class Refusal(_message.Message):
     also: _containers.RepeatedCompositeFieldContainer[NoRoom]
     at_ms: int
     code: str
+    column: int
     condition: Condition
     cycle: _containers.RepeatedCompositeFieldContainer[Blocked]
     deadline_ms: int
@@ -777,6 +791,7 @@ class Refusal(_message.Message):
     holders: _containers.RepeatedCompositeFieldContainer[Hold]
     holders_total: int
     limit: str
+    line: int
     max: int
     may_have_happened: bool
     message: str
@@ -792,7 +807,7 @@ class Refusal(_message.Message):
     size: int
     token: int
     window_ms: int
-    def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., advice: _Optional[str] = ..., retry: bool = ..., may_have_happened: bool = ..., field: _Optional[str] = ..., namespace: _Optional[str] = ..., pool: _Optional[str] = ..., resource: _Optional[str] = ..., holders: _Optional[_Iterable[_Union[Hold, _Mapping[str, object]]]] = ..., holders_total: _Optional[int] = ..., position: _Optional[int] = ..., free: _Optional[int] = ..., token: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., size: _Optional[int] = ..., window_ms: _Optional[int] = ..., most: _Optional[int] = ..., limit: _Optional[str] = ..., max: _Optional[int] = ..., condition: _Optional[_Union[Condition, _Mapping[str, object]]] = ..., oldest: _Optional[int] = ..., at_ms: _Optional[int] = ..., also: _Optional[_Iterable[_Union[NoRoom, _Mapping[str, object]]]] = ..., cycle: _Optional[_Iterable[_Union[Blocked, _Mapping[str, object]]]] = ..., other_pool: _Optional[str] = ..., dirty: _Optional[int] = ..., reserved: _Optional[_Iterable[_Union[ReservedFor, _Mapping[str, object]]]] = ...) -> None: ...
+    def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., advice: _Optional[str] = ..., retry: bool = ..., may_have_happened: bool = ..., field: _Optional[str] = ..., namespace: _Optional[str] = ..., pool: _Optional[str] = ..., resource: _Optional[str] = ..., holders: _Optional[_Iterable[_Union[Hold, _Mapping[str, object]]]] = ..., holders_total: _Optional[int] = ..., position: _Optional[int] = ..., free: _Optional[int] = ..., token: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., size: _Optional[int] = ..., window_ms: _Optional[int] = ..., most: _Optional[int] = ..., limit: _Optional[str] = ..., max: _Optional[int] = ..., condition: _Optional[_Union[Condition, _Mapping[str, object]]] = ..., oldest: _Optional[int] = ..., at_ms: _Optional[int] = ..., also: _Optional[_Iterable[_Union[NoRoom, _Mapping[str, object]]]] = ..., cycle: _Optional[_Iterable[_Union[Blocked, _Mapping[str, object]]]] = ..., other_pool: _Optional[str] = ..., dirty: _Optional[int] = ..., reserved: _Optional[_Iterable[_Union[ReservedFor, _Mapping[str, object]]]] = ..., line: _Optional[int] = ..., column: _Optional[int] = ...) -> None: ...
 
 class ReleaseRequest(_message.Message):
     __slots__: list[str] = ["key", "namespace", "pool"]
@@ -948,6 +963,14 @@ class ResumeSession(_message.Message):
     namespace: str
     session_key: str
     def __init__(self, namespace: _Optional[str] = ..., session_key: _Optional[str] = ..., holder: _Optional[str] = ..., meta: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class Scripts(_message.Message):
+    __slots__: list[str] = ["order", "place"]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    order: str
+    place: str
+    def __init__(self, place: _Optional[str] = ..., order: _Optional[str] = ...) -> None: ...
 
 class SearchRequest(_message.Message):
     __slots__: list[str] = ["after", "limit", "namespace", "text"]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from server import PATIENCE, holders, until, waiters
-from tenure import AsyncClient, Client, ClosedError
+from tenure import AsyncClient, Client, ClosedError, Resource, wire
 
 SERVER = os.environ["SERVER"]
 README = Path(__file__).resolve().parents[2] / "README.md"
@@ -169,6 +169,19 @@ def server_side() -> None:
     around["client"].close()
 
 
+def several() -> None:
+    trained: list[tuple[list[str], int]] = []
+    around = program("several at once", train_on=lambda machines, token: trained.append((machines, token)))
+    with Client(SERVER) as other:
+        machines = [Resource("a", {"mem": "80"}), Resource("b", {"mem": "40"}), Resource("c", {"mem": "96"})]
+        other.set_pool("gpus", resources=machines)
+        other.set_pool("api-calls", units=100, window=60)
+        around["train"]()
+        assert [names for names, _ in trained] == [["a", "c"]], trained
+        assert not other.api.list_holds(wire.ListHoldsRequest(pool="gpus")).holds
+    around["client"].close()
+
+
 def main() -> None:
     says("threads", threads)
     says("tasks", tasks)
@@ -177,6 +190,7 @@ def main() -> None:
     says("utilisation limit", utilisation_limit)
     says("client-side rate limit", client_side)
     says("server-side rate limit", server_side)
+    says("several at once", several)
     assert not PROGRAMS, f"{list(PROGRAMS)} are not run"
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scenario_text import Outcome, Step, duration, duration_text
 from tenure import TenureError, wire
-from tenure.errors import Refused
+from tenure.errors import Deadlock, Refused
 
 if TYPE_CHECKING:
     from scenarios import Stage
@@ -17,17 +17,23 @@ START = 1_000_000_000_000
 
 
 KNOWN = {
-    "acquire": {"units", "size", "select", "resource", "ttl", "window", "owner", "wait", "priority", "request", "as", "session"},
+    "acquire": {"units", "size", "select", "resource", "ttl", "window", "owner", "wait", "priority", "request", "as", "session"}
+    | {"also", "meta"},
     "renew": {"token", "key", "ttl"},
     "release": {"token", "key"},
     "withdraw": {"request"},
     "hangs-up": set(),
     "session": {"grace"},
-    "pool": {"units", "resource", "placement", "order", "window"},
-    "drain": {"resource", "note"},
-    "quarantine": {"resource", "note"},
-    "return": {"resource", "note"},
+    "pool": {"units", "resource", "placement", "order", "window", "fair", "weights", "size-was", "place-by", "order-by"},
+    "drain": {"resource", "note", "for", "state-was"},
+    "quarantine": {"resource", "note", "for", "state-was"},
+    "return": {"resource", "note", "for", "state-was"},
     "force-release": {"holder", "token", "reason"},
+    "steal": {"holder", "token", "to", "ttl", "request", "reason"},
+    "move": {"waiter", "holder", "before", "reason"},
+    "reserve": {"resource", "holder", "for", "instead-of", "reason"},
+    "unreserve": {"resource", "holder", "reason"},
+    "explain": {"request", "waiter"},
     "owner-gone": {"owner"},
     "show": {"resource"},
     "queue": set(),
@@ -43,8 +49,14 @@ KNOWN = {
 """Verbs and the names of their arguments, besides `ns`."""
 
 
-NOT_IN_THE_CLIENT = {"holds-on", "dirty", "cleaning"}
-"""Words without a value for what the client does not offer."""
+FLAGS = {
+    "acquire": {"until-session-ends", "kept", "session", "holds-on", "dirty"},
+    "session": {"polled"},
+    "pool": {"cleaning"},
+    "steal": {"kept"},
+    "move": {"front"},
+}
+"""Their words without a value, after what is done and to which pool."""
 
 
 class UnknownWord(Exception):
@@ -63,7 +75,8 @@ class Words:
             raise UnknownWord(f"`{verb}`")
         for name in step.named.keys() - KNOWN[verb] - {"ns"}:
             raise UnknownWord(f"`{name}=` of `{verb}`")
-        for name in NOT_IN_THE_CLIENT & set(step.words):
+        named = 3 if verb == "pool" else 2
+        for name in set(step.words[named:]) - FLAGS.get(verb, set()):
             raise UnknownWord(f"`{name}` of `{verb}`")
         done = Outcome("done", {})
         match verb:
@@ -133,6 +146,48 @@ class Words:
                     reason=arguments.must("reason"),
                 )
                 return await outcome(api.force_release(force), self.released)
+            case "steal":
+                return await outcome(api.steal(steal(arguments)), self.granted)
+            case "move":
+                before = arguments.get("before")
+                move = wire.MoveWaiterRequest(
+                    namespace=namespace,
+                    pool=arguments.word(),
+                    waiter=int(arguments.must("waiter")),
+                    holder=arguments.must("holder"),
+                    before=None if before is None else int(before),
+                    reason=arguments.must("reason"),
+                )
+                return await outcome(api.move_waiter(move), lambda _: Outcome("done", {}))
+            case "reserve":
+                reserve = wire.ReserveRequest(
+                    namespace=namespace,
+                    pool=arguments.word(),
+                    resource=arguments.must("resource"),
+                    holder=arguments.must("holder"),
+                    lasts_ms=arguments.duration("for"),
+                    instead_of=arguments.get("instead-of"),
+                    reason=arguments.must("reason"),
+                )
+                return await outcome(api.reserve(reserve), lambda _: Outcome("done", {}))
+            case "unreserve":
+                unreserve = wire.UnreserveRequest(
+                    namespace=namespace,
+                    pool=arguments.word(),
+                    resource=arguments.must("resource"),
+                    holder=arguments.must("holder"),
+                    reason=arguments.must("reason"),
+                )
+                return await outcome(api.unreserve(unreserve), lambda _: Outcome("done", {}))
+            case "explain":
+                waiter = arguments.get("waiter")
+                explain = wire.ExplainRequest(
+                    namespace=namespace,
+                    pool=arguments.word(),
+                    waiter=None if waiter is None else int(waiter),
+                    request_id=arguments.get("request"),
+                )
+                return await outcome(api.explain(explain), explained)
             case "owner-gone":
                 gone = wire.OwnerGoneRequest(namespace=namespace, owner=arguments.must("owner"))
                 return await outcome(api.owner_gone(gone), lambda it: Outcome("done", {"holds": str(it.holds)}))
@@ -144,11 +199,14 @@ class Words:
                     "quarantine": wire.CONDITION_STATE_QUARANTINED,
                     "return": wire.CONDITION_STATE_IN_SERVICE,
                 }[verb]
+                was = arguments.get("state-was")
                 condition = wire.SetConditionRequest(
                     namespace=namespace,
                     pool=arguments.word(),
                     resource=arguments.get("resource"),
                     condition=wire.Condition(state=state, note=arguments.get("note")),
+                    lasts_ms=arguments.duration("for"),
+                    state_was=None if was is None else f"CONDITION_STATE_{was.replace('-', '_').upper()}",
                 )
                 return await outcome(api.set_condition(condition), lambda _: Outcome("done", {}))
             case "show":
@@ -192,8 +250,13 @@ class Words:
             spread_label=label or None,
             order=f"ORDER_{order.upper()}" if order else None,
             window_ms=arguments.duration("window"),
+            cleaning=arguments.flag("cleaning"),
+            fair=fair(arguments),
+            scripts=scripts(arguments),
         )
-        made = api.set_pool(wire.SetPoolRequest(namespace=namespace, pool=name, spec=spec))
+        was = arguments.get("size-was")
+        size_was = None if was is None else int(was)
+        made = api.set_pool(wire.SetPoolRequest(namespace=namespace, pool=name, spec=spec, size_was=size_was))
         return await outcome(made, lambda it: Outcome("done", {"created": yes(it.created)}))
 
     async def history(self, arguments: Arguments) -> Outcome:
@@ -222,7 +285,8 @@ class Words:
         refusal = error.refusal
         fields = {"retry": yes(refusal.retry)}
         names = {"holders-total": "holders_total"}
-        for name in ("most", "size", "free", "max", "position", "holders-total", "token", "field", "pool", "resource", "limit"):
+        numbers = ("most", "size", "free", "dirty", "max", "position", "holders-total", "token", "line", "column")
+        for name in (*numbers, "field", "pool", "resource", "limit"):
             if refusal.HasField(names.get(name, name)):
                 fields[name] = str(getattr(refusal, names.get(name, name)))
         if refusal.HasField("deadline_ms"):
@@ -232,10 +296,17 @@ class Words:
                 fields["token"] = or_none(refusal, "token")
             case "window_mismatch":
                 fields["window"] = length_or_none(refusal, "window_ms")
-            case "out_of_service":
+            case "out_of_service" | "pool_changed":
                 fields |= condition(refusal.condition)
-            case "busy" | "timed_out" | "moved_on":
+            case "moved_on":
                 fields |= holders(refusal.holders)
+            case "busy" | "timed_out":
+                fields |= holders(refusal.holders)
+                fields["reserved"] = many(f"{it.resource}:{it.holder}" for it in refusal.reserved)
+                fields["also"] = many(room.pool for room in refusal.also)
+            case "deadlock":
+                assert isinstance(error, Deadlock), error
+                fields["cycle"] = many(f"{it.holder}>{it.pool}" for it in error.cycle)
         return Outcome(f"refused {refusal.code}", fields)
 
     def granted(self, grant: wire.Grant) -> Outcome:
@@ -247,8 +318,13 @@ class Words:
             "lifetime": word(wire.Lifetime, grant.lifetime, "LIFETIME_"),
             "since": time(grant.since_ms),
             "until": time_or_none(grant, "deadline_ms"),
+            "also": many(f"{part.pool}:{part.units}" for part in grant.also),
+            "also-resources": many(resource.name for part in grant.also for resource in part.resources),
+            "windows": many(
+                f"{part.pool}:{time(part.deadline_ms)}" for part in grant.also if part.HasField("deadline_ms")
+            ),
         }
-        for resource in grant.resources:
+        for resource in (*grant.resources, *(resource for part in grant.also for resource in part.resources)):
             for name, value in (*resource.labels.items(), *resource.properties.items()):
                 fields[f"{resource.name}.{name}"] = value
         return Outcome("granted", fields, grant.key)
@@ -308,10 +384,7 @@ def acquire(actor: str, arguments: Arguments) -> wire.AcquireRequest:
     pool = arguments.word()
     units, size = arguments.get("units"), arguments.get("size")
     wait, name = arguments.get("wait"), arguments.get("resource")
-    select = arguments.get("select")
-    if name is not None and select is None:
-        quoted = name.replace("\\", "\\\\").replace('"', '\\"')
-        select = f'name == "{quoted}"'
+    select = selector(arguments.get("select"), name)
     window = arguments.duration("window")
     lifetime = wire.LIFETIME_UNSPECIFIED
     if arguments.flag("until-session-ends"):
@@ -335,6 +408,59 @@ def acquire(actor: str, arguments: Arguments) -> wire.AcquireRequest:
         priority=int(arguments.get("priority") or 0),
         holder=arguments.get("as") or actor,
         request_id=arguments.get("request"),
+        also=[part(text) for text in arguments.all("also")],
+        holds_on=arguments.flag("holds-on"),
+        dirty=arguments.flag("dirty"),
+        meta=pairs(arguments.all("meta")),
+    )
+
+
+def part(text: str) -> wire.Part:
+    """`gpu units=2 select=big`: the pool, and what is wanted of it."""
+    pool, *words = text.split()
+    named = pairs(words)
+    units = named.get("units", "1")
+    return wire.Part(
+        pool=pool,
+        units=None if units == "all" else int(units),
+        all=units == "all",
+        select=selector(named.get("select"), named.get("resource")),
+        size=int(named["size"]) if "size" in named else None,
+    )
+
+
+def selector(select: str | None, name: str | None) -> str | None:
+    if name is None or select is not None:
+        return select
+    quoted = name.replace("\\", "\\\\").replace('"', '\\"')
+    return f'name == "{quoted}"'
+
+
+def pairs(words: Iterable[str]) -> dict[str, str]:
+    return {name: value for name, _, value in (word.partition("=") for word in words)}
+
+
+def fair(arguments: Arguments) -> wire.FairShare | None:
+    by, weights = arguments.get("fair"), pairs((arguments.get("weights") or "").split())
+    return None if by is None else wire.FairShare(by=by, weights={name: int(weight) for name, weight in weights.items()})
+
+
+def scripts(arguments: Arguments) -> wire.Scripts | None:
+    place, order = arguments.get("place-by"), arguments.get("order-by")
+    return None if place is None and order is None else wire.Scripts(place=place, order=order)
+
+
+def steal(arguments: Arguments) -> wire.StealRequest:
+    return wire.StealRequest(
+        namespace=arguments.namespace,
+        pool=arguments.word(),
+        holder=arguments.must("holder"),
+        token=int(arguments.must("token")),
+        to=arguments.must("to"),
+        lifetime=wire.LIFETIME_KEPT if arguments.flag("kept") else wire.LIFETIME_UNSPECIFIED,
+        ttl_ms=arguments.duration("ttl"),
+        request_id=arguments.get("request"),
+        reason=arguments.must("reason"),
     )
 
 
@@ -372,6 +498,14 @@ def pool(detail: wire.PoolDetail) -> Outcome:
         "window": length_or_none(summary, "window_ms"),
         "order": word(wire.Order, spec.order, "ORDER_"),
         "leaving": many(resource.name for resource in detail.resources if resource.leaving),
+        "returns": time_or_none(summary, "returns_at_ms"),
+        "dirty": str(summary.dirty),
+        "cleaning": yes(spec.cleaning),
+        "fair": spec.fair.by if spec.HasField("fair") else "none",
+        "place-by": or_none(spec.scripts, "place"),
+        "order-by": or_none(spec.scripts, "order"),
+        "script-faults": str(detail.script_faults),
+        "scripts-set-aside": yes(detail.scripts_set_aside),
     }
     if summary.named:
         placement = word(wire.Placement, spec.placement, "PLACEMENT_").replace("_", "-")
@@ -383,8 +517,16 @@ def pool(detail: wire.PoolDetail) -> Outcome:
 def resource(detail: wire.PoolDetail, name: str) -> Outcome:
     for each in detail.resources:
         if each.name == name:
-            fields = {"leaving": yes(each.leaving), "token": or_none(each, "token")}
-            return Outcome("shown", {**condition(each.condition), **fields, "last-used": time_or_none(each, "last_used_at_ms")})
+            fields = {
+                "leaving": yes(each.leaving),
+                "token": or_none(each, "token"),
+                "last-used": time_or_none(each, "last_used_at_ms"),
+                "returns": time_or_none(each, "returns_at_ms"),
+                "dirty": yes(each.dirty),
+                "reserved": each.reserved.holder if each.HasField("reserved") else "none",
+                "reserved-until": time_or_none(each.reserved, "deadline_ms"),
+            }
+            return Outcome("shown", {**condition(each.condition), **fields})
     return Outcome("refused unknown_resource", {})
 
 
@@ -392,7 +534,15 @@ def waiters(queue: Iterable[wire.Waiter]) -> Outcome:
     listed = list(queue)
     away = [waiter.holder for waiter in listed if not waiter.HasField("position")]
     order, numbers = many(waiter.holder for waiter in listed), many(str(waiter.waiter) for waiter in listed)
-    return Outcome("shown", {"order": order, "numbers": numbers, "away": many(away)})
+    also = listed[0].also if listed else ()
+    wanted = many(f"{part.pool}:{part.units if part.HasField('units') else 'all'}" for part in also)
+    return Outcome("shown", {"order": order, "numbers": numbers, "away": many(away), "also": wanted})
+
+
+def explained(told: wire.ExplainResponse) -> Outcome:
+    why = "; ".join(told.waiters[0].sentences) if told.waiters else "none"
+    order = many(it.waiter.holder for it in told.waiters)
+    return Outcome("shown", {"pool": "; ".join(told.pool), "order": order, "why": why})
 
 
 def holds(listed: Iterable[wire.Hold]) -> Outcome:
@@ -402,6 +552,7 @@ def holds(listed: Iterable[wire.Hold]) -> Outcome:
         fields["units"] = str(held[0].units)
         fields["lifetime"] = word(wire.Lifetime, held[0].lifetime, "LIFETIME_")
         fields["resources"] = many(held[0].resources)
+        fields["also"] = many(f"{part.pool}:{part.units}" for part in held[0].also)
     return Outcome("shown", fields)
 
 

@@ -148,6 +148,19 @@ const CHECKS: Record<string, () => Promise<void>> = {
     await client.close();
   },
 
+  async 'several at once'() {
+    const trained: string[][] = [];
+    const trainOn = (machines: string[]) => trained.push(machines);
+    const machines = Object.entries({ a: '80', b: '40', c: '96' });
+    await looker.setPool('gpus', { resources: machines.map(([name, mem]) => ({ name, labels: { mem } })) });
+    await looker.setPool('api-calls', { units: 100, window: '1m' });
+    const { train, client } = await program('several at once', { trainOn });
+    await (train as () => Promise<void>)();
+    assert.deepEqual(trained, [['a', 'c']]);
+    assert.deepEqual(await holders(looker, 'gpus'), []);
+    await client.close();
+  },
+
   async fencing() {
     const stored: string[] = [];
     const { write } = await program('fencing', { store: (report: string) => stored.push(report) });

@@ -1,6 +1,6 @@
 /** Between a scenario's words and the client's: what an actor does, and what the answers are called. */
 
-import { type Init, Refused, type TenureError, type wire } from 'tenure';
+import { Deadlock, type Init, Refused, type TenureError, type wire } from 'tenure';
 
 import { type Fields, type Outcome, type Step, duration, durationText } from './scenario-text.js';
 
@@ -9,17 +9,22 @@ const START = 1_000_000_000_000;
 
 /** Verbs and the names of their arguments, besides `ns`. */
 const KNOWN: Record<string, string> = {
-  acquire: 'units size select resource ttl window owner wait priority request as session',
+  acquire: 'units size select resource ttl window owner wait priority request as session also meta',
   renew: 'token key ttl',
   release: 'token key',
   withdraw: 'request',
   'hangs-up': '',
   session: 'grace',
-  pool: 'units resource placement order window',
-  drain: 'resource note',
-  quarantine: 'resource note',
-  return: 'resource note',
+  pool: 'units resource placement order window fair weights size-was place-by order-by',
+  drain: 'resource note for state-was',
+  quarantine: 'resource note for state-was',
+  return: 'resource note for state-was',
   'force-release': 'holder token reason',
+  steal: 'holder token to ttl request reason',
+  move: 'waiter holder before reason',
+  reserve: 'resource holder for instead-of reason',
+  unreserve: 'resource holder reason',
+  explain: 'request waiter',
   'owner-gone': 'owner',
   show: 'resource',
   queue: '',
@@ -31,6 +36,15 @@ const KNOWN: Record<string, string> = {
   stop: '',
   start: '',
   passes: '',
+};
+
+/** Their words without a value, after what is done and to which pool. */
+const FLAGS: Record<string, string> = {
+  acquire: 'until-session-ends kept session holds-on dirty',
+  session: 'polled',
+  pool: 'cleaning',
+  steal: 'kept',
+  move: 'front',
 };
 
 /** A verb or an argument that this runner has not learnt yet. */
@@ -60,9 +74,8 @@ export class Arguments {
         throw new UnknownWord(`\`${name}=\` of \`${verb}\``);
       }
     }
-    for (const word of words) {
-      // What the client does not offer.
-      if (['holds-on', 'dirty', 'cleaning'].includes(word)) {
+    for (const word of words.slice(verb === 'pool' ? 2 : 1)) {
+      if (!(FLAGS[verb] ?? '').split(' ').includes(word)) {
         throw new UnknownWord(`\`${word}\` of \`${verb}\``);
       }
     }
@@ -115,8 +128,7 @@ export class Arguments {
 
 export function acquire(actor: string, it: Arguments): Acquire {
   const pool = it.word();
-  const [units, wait, name, window] = [it.get('units'), it.get('wait'), it.get('resource'), it.duration('window')];
-  const quoted = name?.replaceAll('\\', '\\\\').replaceAll('"', '\\"');
+  const [units, wait, window] = [it.get('units'), it.get('wait'), it.duration('window')];
   const lifetime = it.flag('until-session-ends')
     ? 'session'
     : window !== undefined
@@ -129,7 +141,7 @@ export function acquire(actor: string, it: Arguments): Acquire {
     pool,
     units: units === undefined || units === '1' || units === 'all' ? undefined : Number(units),
     all: units === 'all',
-    select: it.get('select') ?? (quoted === undefined ? undefined : `name == "${quoted}"`),
+    select: selector(it.get('select'), it.get('resource')),
     size: it.number('size'),
     lifetime,
     ttlMs: window ?? it.duration('ttl'),
@@ -139,6 +151,46 @@ export function acquire(actor: string, it: Arguments): Acquire {
     priority: it.number('priority') ?? 0,
     holder: it.get('as') ?? actor,
     requestId: it.get('request'),
+    also: it.all('also').map(part),
+    holdsOn: it.flag('holds-on'),
+    dirty: it.flag('dirty'),
+    meta: pairs(it.all('meta')),
+  };
+}
+
+/** `gpu units=2 select=big`: the pool, and what is wanted of it. */
+function part(text: string): Init<wire.Part> {
+  const [pool, ...words] = text.split(/\s+/);
+  const { units = '1', select, resource: name, size } = pairs(words);
+  return {
+    pool,
+    units: units === 'all' ? undefined : Number(units),
+    all: units === 'all',
+    select: selector(select, name),
+    size: size === undefined ? undefined : Number(size),
+  };
+}
+
+function selector(select: string | undefined, name: string | undefined): string | undefined {
+  const quoted = name?.replaceAll('\\', '\\\\').replaceAll('"', '\\"');
+  return select ?? (quoted === undefined ? undefined : `name == "${quoted}"`);
+}
+
+function pairs(words: readonly string[]): Fields {
+  return Object.fromEntries(words.map((word) => word.split(/=(.*)/s)).map(([name = '', value = '']) => [name, value]));
+}
+
+export function steal(it: Arguments): Init<wire.StealRequest> {
+  return {
+    namespace: it.namespace,
+    pool: it.word(),
+    holder: it.must('holder'),
+    token: Number(it.must('token')),
+    to: it.must('to'),
+    lifetime: it.flag('kept') ? 'kept' : undefined,
+    ttlMs: it.duration('ttl'),
+    requestId: it.get('request'),
+    reason: it.must('reason'),
   };
 }
 
@@ -152,6 +204,9 @@ export function held(actor: string, it: Arguments, keyOf: KeyOf) {
 
 export function spec(it: Arguments): Init<wire.PoolSpec> {
   const [placement, label] = (it.get('placement') ?? '').split(':');
+  const by = it.get('fair');
+  const [place, order] = [it.get('place-by'), it.get('order-by')];
+  const weights = Object.entries(pairs(it.get('weights')?.split(/\s+/) ?? []));
   return {
     units: it.number('units'),
     resources: it.all('resource').map(described),
@@ -159,6 +214,9 @@ export function spec(it: Arguments): Init<wire.PoolSpec> {
     spreadLabel: label || undefined,
     order: it.get('order') as wire.Order | undefined,
     windowMs: it.duration('window'),
+    cleaning: it.flag('cleaning'),
+    fair: by === undefined ? undefined : { by, weights: weights.map(([key, value]) => ({ key, value: Number(value) })) },
+    scripts: place === undefined && order === undefined ? undefined : { place, order },
   };
 }
 
@@ -183,9 +241,9 @@ export function failed(error: TenureError): Outcome {
   }
   const refusal = error.refusal as wire.Refusal;
   const fields: Fields = { retry: String(refusal.retry ?? false) };
-  const { most, size, free, max, position, holdersTotal, token, field, pool, resource, limit } = refusal;
-  const named = { most, size, free, max, position, 'holders-total': holdersTotal, token, field, pool, resource, limit };
-  for (const [name, value] of Object.entries(named)) {
+  const { most, size, free, dirty, max, position, holdersTotal, token, field, pool, resource, limit, line, column } = refusal;
+  const numbers = { most, size, free, dirty, max, position, 'holders-total': holdersTotal, token, line, column };
+  for (const [name, value] of Object.entries({ ...numbers, field, pool, resource, limit })) {
     if (value !== undefined) {
       fields[name] = String(value);
     }
@@ -201,12 +259,23 @@ export function failed(error: TenureError): Outcome {
       fields.window = length(refusal.windowMs);
       break;
     case 'out_of_service':
+    case 'pool_changed':
       Object.assign(fields, condition(refusal.condition));
+      break;
+    case 'moved_on':
+      Object.assign(fields, holdersOf(refusal.holders));
       break;
     case 'busy':
     case 'timed_out':
-    case 'moved_on':
       Object.assign(fields, holdersOf(refusal.holders));
+      fields.reserved = many(refusal.reserved.map((it) => `${it.resource}:${it.holder}`));
+      fields.also = many(refusal.also.map((room) => room.pool));
+      break;
+    case 'deadlock':
+      if (!(error instanceof Deadlock)) {
+        throw new Error('a deadlock is an error of its own');
+      }
+      fields.cycle = many(error.cycle.map((it) => `${it.holder}>${it.pool}`));
   }
   return { word: `refused ${refusal.code}`, fields };
 }
@@ -220,8 +289,13 @@ export function granted(grant: wire.Grant): Outcome {
     lifetime: grant.lifetime ?? 'unspecified',
     since: time(grant.sinceMs),
     until: time(grant.deadlineMs),
+    also: many(grant.also.map((part) => `${part.pool}:${part.units}`)),
+    'also-resources': many(grant.also.flatMap((part) => part.resources).map((resource) => resource.name)),
+    windows: many(
+      grant.also.flatMap(({ pool, deadlineMs }) => (deadlineMs === undefined ? [] : [`${pool}:${time(deadlineMs)}`])),
+    ),
   };
-  for (const resource of grant.resources) {
+  for (const resource of [...grant.resources, ...grant.also.flatMap((part) => part.resources)]) {
     for (const [name, value] of Object.entries({ ...resource.labels, ...resource.properties })) {
       fields[`${resource.name}.${name}`] = value;
     }
@@ -245,7 +319,7 @@ export function opened({ graceMs, deadlineMs }: { graceMs: number; deadlineMs?: 
   return { word: 'open', fields: { grace: durationText(graceMs), until: time(deadlineMs) } };
 }
 
-export function pool({ summary, spec: set, resources }: wire.PoolDetail): Outcome {
+export function pool({ summary, spec: set, resources, scriptFaults, scriptsSetAside }: wire.PoolDetail): Outcome {
   if (summary === undefined || set === undefined) {
     throw new Error('a pool without its summary');
   }
@@ -261,6 +335,14 @@ export function pool({ summary, spec: set, resources }: wire.PoolDetail): Outcom
     window: length(summary.windowMs),
     order: set.order ?? 'unspecified',
     leaving: many(resources.filter((resource) => resource.leaving).map((resource) => resource.name)),
+    returns: time(summary.returnsAtMs),
+    dirty: String(summary.dirty),
+    cleaning: String(set.cleaning),
+    fair: set.fair?.by ?? 'none',
+    'place-by': set.scripts?.place ?? 'none',
+    'order-by': set.scripts?.order ?? 'none',
+    'script-faults': String(scriptFaults),
+    'scripts-set-aside': String(scriptsSetAside),
   };
   if (summary.named) {
     const placement = (set.placement ?? 'unspecified').replaceAll('_', '-');
@@ -275,15 +357,29 @@ export function resource(detail: wire.PoolDetail, name: string): Outcome {
   if (found === undefined) {
     return { word: 'refused unknown_resource', fields: {} };
   }
-  const { leaving, token, lastUsedAtMs } = found;
-  const fields = { leaving: String(leaving), token: String(token ?? 'none'), 'last-used': time(lastUsedAtMs) };
+  const fields = {
+    leaving: String(found.leaving),
+    token: String(found.token ?? 'none'),
+    'last-used': time(found.lastUsedAtMs),
+    returns: time(found.returnsAtMs),
+    dirty: String(found.dirty),
+    reserved: found.reserved?.holder ?? 'none',
+    'reserved-until': time(found.reserved?.deadlineMs),
+  };
   return { word: 'shown', fields: { ...condition(found.condition), ...fields } };
 }
 
 export function waiters(queue: readonly wire.Waiter[]): Outcome {
   const away = queue.filter((waiter) => waiter.position === undefined);
   const names = (listed: readonly wire.Waiter[]) => many(listed.map((waiter) => waiter.holder));
-  return { word: 'shown', fields: { order: names(queue), numbers: queue.map((it) => it.waiter).join(',') || 'none', away: names(away) } };
+  const numbers = many(queue.map((waiter) => String(waiter.waiter)));
+  const also = many((queue[0]?.also ?? []).map((part) => `${part.pool}:${part.units ?? 'all'}`));
+  return { word: 'shown', fields: { order: names(queue), numbers, away: names(away), also } };
+}
+
+export function explained({ pool: about, waiters: told }: wire.ExplainResponse): Outcome {
+  const order = many(told.map((it) => it.waiter?.holder ?? ''));
+  return { word: 'shown', fields: { pool: about.join('; '), order, why: told[0]?.sentences.join('; ') ?? 'none' } };
 }
 
 export function holds(listed: readonly wire.Hold[]): Outcome {
@@ -293,6 +389,7 @@ export function holds(listed: readonly wire.Hold[]): Outcome {
     fields.units = String(first.units);
     fields.lifetime = first.lifetime ?? 'unspecified';
     fields.resources = many(first.resources);
+    fields.also = many(first.also.map((part) => `${part.pool}:${part.units ?? 0}`));
   }
   return { word: 'shown', fields };
 }

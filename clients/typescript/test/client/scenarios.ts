@@ -10,7 +10,7 @@ import { basename, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-import { Client, type Hold, Refused, TenureError } from 'tenure';
+import { Client, type Hold, Refused, TenureError, type wire } from 'tenure';
 
 import {
   type Outcome,
@@ -227,6 +227,26 @@ class Stage {
         const [pool, holder, token, reason] = [it.word(), it.must('holder'), Number(it.must('token')), it.must('reason')];
         return outcome(api.forceRelease({ namespace, pool, holder, token, reason }), words.released);
       }
+      case 'steal':
+        return outcome(api.steal(words.steal(it)), words.granted);
+      case 'move': {
+        const [pool, waiter, before] = [it.word(), it.number('waiter'), it.number('before')];
+        const [holder, reason] = [it.must('holder'), it.must('reason')];
+        return outcome(api.moveWaiter({ namespace, pool, waiter, holder, before, reason }), () => DONE);
+      }
+      case 'reserve': {
+        const [pool, resource, holder, reason] = [it.word(), it.must('resource'), it.must('holder'), it.must('reason')];
+        const [lastsMs, insteadOf] = [it.duration('for'), it.get('instead-of')];
+        return outcome(api.reserve({ namespace, pool, resource, holder, lastsMs, insteadOf, reason }), () => DONE);
+      }
+      case 'unreserve': {
+        const [pool, resource, holder, reason] = [it.word(), it.must('resource'), it.must('holder'), it.must('reason')];
+        return outcome(api.unreserve({ namespace, pool, resource, holder, reason }), () => DONE);
+      }
+      case 'explain': {
+        const [pool, waiter, requestId] = [it.word(), it.number('waiter'), it.get('request')];
+        return outcome(api.explain({ namespace, pool, waiter, requestId }), words.explained);
+      }
       case 'owner-gone': {
         const gone = api.ownerGone({ namespace, owner: it.must('owner') });
         return outcome(gone, ({ holds }) => ({ word: 'done', fields: { holds: String(holds) } }));
@@ -237,8 +257,10 @@ class Stage {
       case 'quarantine':
       case 'return': {
         const state = ({ drain: 'drained', quarantine: 'quarantined', return: 'in_service' } as const)[it.verb];
-        const [pool, resource, note] = [it.word(), it.get('resource'), it.get('note')];
-        return outcome(api.setCondition({ namespace, pool, resource, condition: { state, note } }), () => DONE);
+        const [pool, resource, note, lastsMs] = [it.word(), it.get('resource'), it.get('note'), it.duration('for')];
+        const stateWas = it.get('state-was')?.replace('-', '_') as wire.ConditionState | undefined;
+        const condition = { state, note };
+        return outcome(api.setCondition({ namespace, pool, resource, condition, lastsMs, stateWas }), () => DONE);
       }
       case 'show': {
         const name = it.get('resource');
@@ -273,7 +295,7 @@ class Stage {
       const removed = api.removePool({ namespace, pool });
       return outcome(removed, ({ holdsLeft }) => ({ word: 'done', fields: { 'holds-left': String(holdsLeft) } }));
     }
-    const made = api.setPool({ namespace, pool, spec: words.spec(it) });
+    const made = api.setPool({ namespace, pool, spec: words.spec(it), sizeWas: it.number('size-was') });
     return outcome(made, ({ created }) => ({ word: 'done', fields: { created: String(created) } }));
   }
 
@@ -406,12 +428,13 @@ class Stage {
       case 'keep-alive':
         return outcome(this.face.api.keepAlive(named), words.opened);
       case 'drop': {
-        // Until the server has heard of what is lost, but not for what it makes of it.
+        // Until both ends have heard of what is lost, but not for what the server makes of it.
         const before = await this.counts();
         if (own.carried !== undefined) {
           own.door?.leadsTo(undefined);
           own.door?.cut();
           await this.untilGrown(before, 1, 0);
+          await untilCut(own);
         }
         return DONE;
       }
@@ -486,6 +509,7 @@ class Stage {
     this.isRunning = false;
     for (const actor of this.actors.values()) {
       actor.door?.cut();
+      await untilCut(actor);
       // What was asked beside a session is gone with its connection.
       for (const call of actor.calls.filter((each) => each.client === undefined)) {
         call.stop.abort();
@@ -556,6 +580,11 @@ async function outcome<Answer>(call: Promise<Answer>, done: (answer: Answer) => 
     }
     throw error;
   }
+}
+
+/** Until the client has heard of it too: it would still look open to whoever waits for it to be so again. */
+async function untilCut({ client }: Actor): Promise<void> {
+  await until(() => !client?.connection?.session.isOpen);
 }
 
 async function until(condition: () => unknown): Promise<void> {

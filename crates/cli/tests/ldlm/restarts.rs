@@ -235,25 +235,26 @@ async fn data_that_was_cut_short_is_all_there_or_is_refused() {
         alice.locked(&*format!("x{at}")).await;
     }
     killed(server).await;
-    let journal = newest_journal(data.path());
-    let whole = std::fs::read(&journal).unwrap();
+    // What the server had not yet brought into its database.
+    let tail = data.path().join("db/1.tail");
+    let whole = std::fs::read(&tail).unwrap();
     let written = whole.iter().rposition(|byte| *byte != 0).unwrap() + 1;
-    // A byte in the middle is damage, and damage is told.
+    // A byte in the middle of the entries is damage, and damage is told.
     let mut damaged = whole.clone();
-    damaged[written / 2] ^= 0xff;
-    std::fs::write(&journal, damaged).unwrap();
+    damaged[ENTRIES_START + (written - ENTRIES_START) / 2] ^= 0xff;
+    std::fs::write(&tail, damaged).unwrap();
     let refused = serve(&data).output().unwrap();
     let error = String::from_utf8(refused.stderr).unwrap();
     assert!(!refused.status.success() && error.contains("damaged"), "{error}");
 
-    // The end of the last batch is not there, as if the power had gone while it was written.
-    std::fs::write(&journal, &whole[..written - 3]).unwrap();
+    // The end of the last entry is not there, as if the power had gone while it was written.
+    let mut torn = whole;
+    torn[written - 3..].fill(0);
+    std::fs::write(&tail, torn).unwrap();
     let server = Process::spawn(&mut serve(&data));
     let holds = server.client().await.list_holds(ListHoldsRequest::default()).await.unwrap();
     assert_eq!(holds.into_inner().holds.len(), 19, "all but what nobody would have had an answer to");
 }
 
-fn newest_journal(data: &std::path::Path) -> std::path::PathBuf {
-    let files = std::fs::read_dir(data.join("db")).unwrap().map(|entry| entry.unwrap().path());
-    files.filter(|path| path.extension().is_some_and(|extension| extension == "jnl")).max().unwrap()
-}
+/// Where entries begin in a tail.
+const ENTRIES_START: usize = 4_096;

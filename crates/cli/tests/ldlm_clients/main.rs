@@ -9,21 +9,21 @@ mod certificates;
 mod go_client;
 mod node_client;
 mod python_client;
+#[path = "../support/secured.rs"]
+mod secured;
 #[path = "../support/mod.rs"]
 mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use certificates::Authority;
+use secured::{PASSWORD, secured};
 use serde_json::Value;
+use support::Process;
 use support::job::{Job, until};
 use support::scene::Scene;
 use support::tool::{Ended, Tool};
-use support::{Process, command};
 use tempfile::TempDir;
-
-const PASSWORD: &str = "s3:cret";
 
 /// A file beside this one, or further up.
 fn file(path: &str) -> PathBuf {
@@ -38,20 +38,6 @@ fn proto() -> PathBuf {
 fn server() -> (Process, TempDir) {
     let data = tempfile::tempdir().unwrap();
     (Process::serve(data.path(), &["--durability", "memory"]), data)
-}
-
-/// A server that wants a password and a client's certificate, with a folder of what a client needs for it.
-fn secured() -> (Process, TempDir) {
-    let folder = tempfile::tempdir().unwrap();
-    let (authority, clients) = (Authority::new("ours"), Authority::new("our clients"));
-    authority.write(folder.path(), "ca.crt");
-    clients.write(folder.path(), "clients.crt");
-    authority.sign().write(folder.path(), "server");
-    clients.sign().write(folder.path(), "client");
-    let mut serve = command(&folder.path().join("data"));
-    serve.args(["--durability", "memory", "--tls-cert", "server.crt", "--tls-key", "server.key"]);
-    serve.args(["--client-ca", "clients.crt"]).env("TENURE_PASSWORD", PASSWORD).current_dir(folder.path());
-    (Process::spawn(&mut serve), folder)
 }
 
 /// Where a client that speaks no URLs finds it.

@@ -12,6 +12,8 @@ mod pages;
 #[path = "../scenarios/runner.rs"]
 mod runner;
 mod secure;
+#[path = "../support/secured.rs"]
+mod secured;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -19,13 +21,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use support::job::{Job, until};
-use support::tool::Ended;
+use support::job::Job;
 use support::tools;
 
 #[test]
 fn the_client_in_python_holds() {
     passes("test_holding");
+}
+
+#[test]
+fn the_client_in_python_holds_several_pools_at_once_and_keeps_to_their_rules() {
+    passes("test_sets");
 }
 
 #[test]
@@ -73,19 +79,7 @@ fn passes(module: &str) {
     let mut command = Command::new("sh");
     command.args(["-c", r#"exec "$0" "$@" 2>&1"#]).arg(tests.get_program()).args(tests.get_args());
     command.envs(tests.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let mut job = Job::start(&command);
-    let mut said = String::new();
-    for done in 1..=count {
-        until(&format!("{done} of {count} tests are done"), || {
-            // What it is stuck in is shown if this fails.
-            let news = job.said();
-            print!("{}", &news[said.len()..]);
-            said = news;
-            ended(&said) >= done
-        });
-    }
-    let Ended { code, stdout, .. } = job.ends();
-    assert_eq!((code, ended(&stdout)), (Some(0), count), "{stdout}");
+    Job::start(&command).passes(count, ended);
 }
 
 /// How many tests have ended, well or not. What the client logs may stand before the end of a test's line.

@@ -16,7 +16,7 @@ fn the_programs_in_the_readme_do_what_it_says() {
     let mut script = python("clients/python/tests/client/readme.py", &[]);
     let Ended { code, stdout, stderr } = Job::start(script.env("SERVER", &server.grpc)).ends();
     assert_eq!(code, Some(0), "{stdout}{stderr}");
-    assert_eq!(stdout.lines().filter(|line| line.ends_with(": as it says")).count(), 7, "{stdout}");
+    assert_eq!(stdout.lines().filter(|line| line.ends_with(": as it says")).count(), 8, "{stdout}");
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn the_documentation_of_the_client_in_python_can_be_made() {
     let Ended { code, stdout, stderr } = Job::start(pdoc.env_remove("TENURE_PROGRAM")).ends();
     assert_eq!(code, Some(0), "{stdout}{stderr}");
     let page = fs::read_to_string(out.path().join("tenure.html")).unwrap();
-    for name in ["AsyncClient", "try_hold", "HoldLost", "until_session_ends"] {
+    for name in ["AsyncClient", "try_hold", "HoldLost", "until_session_ends", "HeldPart", "Deadlock"] {
         assert!(page.contains(name), "{name} is not in the documentation");
     }
 }

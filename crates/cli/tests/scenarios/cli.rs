@@ -222,12 +222,16 @@ impl Face for Cli {
         for (group, weight) in &fair.weights {
             run.option("--weight", Some(format!("{group}={weight}")));
         }
+        let scripts = spec.scripts.unwrap_or_default();
+        run.option("--place-by", scripts.place.as_ref());
+        run.option("--order-by", scripts.order.as_ref());
+        run.option("--size-was", request.size_was.map(|size| size.to_string()));
         run.names(&[&request.pool]);
         run.run().await
     }
 
     async fn set_condition(&self, request: v1::SetConditionRequest) -> Called<v1::SetConditionResponse> {
-        let condition = request.condition.unwrap_or_default();
+        let condition = request.condition.clone().unwrap_or_default();
         let verb = match condition.state() {
             v1::ConditionState::Drained => "drain",
             v1::ConditionState::Quarantined => "quarantine",
@@ -236,6 +240,13 @@ impl Face for Cli {
         let mut run = self.command(&request.namespace, &["pool", verb]);
         run.option("--note", condition.note.as_ref());
         run.duration("--for", request.lasts_ms);
+        let state_was = match request.state_was() {
+            v1::ConditionState::Unspecified => None,
+            v1::ConditionState::InService => Some("in-service"),
+            v1::ConditionState::Drained => Some("drained"),
+            v1::ConditionState::Quarantined => Some("quarantined"),
+        };
+        run.option("--state-was", state_was);
         match &request.resource {
             Some(resource) => run.names(&[&request.pool, resource]),
             None => run.names(&[&request.pool]),

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tenure_core::{Command, Limits, Query, Refusal, Seq, SessionId, State, Timestamp, Token, View};
+use tenure_core::{Command, Limits, Policies, Query, Refusal, Seq, SessionId, State, Timestamp, Token, View};
 use tenure_engine::{
     Answer, DiskOptions, DiskStore, Durability, Embedded, Engine, EventPage, EventQuery, EventsGone, Failure,
     ManualClock, MemoryStore, Options, ReplyTo, StoreError, Ticket,
 };
 use tenure_scenario::{Millis, Scenario, translate};
+use tenure_script::RhaiPolicies;
 use tenure_server::{Config, Server};
 use tokio::sync::watch;
 
@@ -57,7 +58,8 @@ impl Site {
     }
 
     pub(crate) async fn start(&self) -> Host {
-        let options = Options { limits: self.limits, ..Options::default() };
+        let policies: Option<Arc<dyn Policies>> = Some(Arc::new(RhaiPolicies::new()));
+        let options = Options { limits: self.limits, policies, ..Options::default() };
         let (clock, pool_idle) = (self.clock.clone(), self.limits.pool_idle);
         let inner = match &self.data {
             None => Embedded::start(State::new(pool_idle), MemoryStore::new(), clock, options),

@@ -10,9 +10,10 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 use crate::host::{Counted, Host, Site};
 
-/// More than this would mean that the client, or its runner, has fallen behind what is promised. Most are about sets, deadlocks,
-/// cleaning and what operators do, for which the clients have no words of their own.
-const LEFT_OUT_MAX: usize = 120;
+/// More than this would mean that the client, or its runner, has fallen behind what is promised. These are five that no socket
+/// can play, and up to thirteen about connections that are doubled, resumed by hand or ended, which a client does by itself in its own
+/// manner; each says why it is left out.
+const LEFT_OUT_MAX: usize = 18;
 
 /// All of them, or those whose claim has the words in `TENURE_SCENARIO`. The runner is given the folder of the scenarios and
 /// the words.
@@ -25,7 +26,7 @@ pub(crate) fn plays_all(root: &Path, runner: impl Fn(&[&str]) -> Command) {
     println!("{}", played.left_out.join("\n"));
     assert!(played.failed.is_empty(), "{}", played.failed.join("\n\n"));
     // Somebody who looks at one of them has chosen it by words of its claim.
-    assert!(played.well > 200 || !words.is_empty(), "only {} were played", played.well);
+    assert!(played.well > 300 || !words.is_empty(), "only {} were played", played.well);
     assert!(played.left_out.len() <= LEFT_OUT_MAX, "{} were left out", played.left_out.len());
 }
 

@@ -281,7 +281,7 @@ impl<F: Face> OnServer<F> {
                     resource: set.resource.clone(),
                     condition: Some(wire::condition(&set.condition)),
                     lasts_ms: set.lasts,
-                    ..Default::default()
+                    state_was: set.state_was.map_or(0, |state| wire::state(state).into()),
                 };
                 outcome(face.set_condition(request).await, |_| Outcome::new("done"))
             }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tenure_proto::v1;
 use tenure_scenario::translate::START;
 use tenure_scenario::{
-    Acquire, Amount, Capacity, Condition, Lifetime, Outcome, Part, Placement, Pool, SetPool, Wait, duration_text,
+    Acquire, Amount, Capacity, Condition, Lifetime, Outcome, Part, Placement, Pool, SetPool, State, Wait, duration_text,
 };
 
 /// The wire's way to name `default` is to say nothing.
@@ -79,6 +79,8 @@ pub(crate) fn set_pool(set: &SetPool) -> v1::SetPoolRequest {
         .fair
         .as_ref()
         .map(|fair| v1::FairShare { by: fair.by.clone(), weights: fair.weights.iter().cloned().collect() });
+    spec.scripts = (set.place_by.is_some() || set.order_by.is_some())
+        .then(|| v1::Scripts { place: set.place_by.clone(), order: set.order_by.clone() });
     if set.backfill {
         spec.order = v1::Order::Backfill.into();
     }
@@ -111,7 +113,7 @@ pub(crate) fn set_pool(set: &SetPool) -> v1::SetPoolRequest {
         namespace: self::namespace(namespace),
         pool: name.clone(),
         spec: Some(spec),
-        ..Default::default()
+        size_was: set.size_was,
     }
 }
 
@@ -122,6 +124,14 @@ pub(crate) fn condition(condition: &Condition) -> v1::Condition {
         Condition::Quarantined(note) => (v1::ConditionState::Quarantined, Some(note.clone())),
     };
     v1::Condition { state: state.into(), note }
+}
+
+pub(crate) fn state(state: State) -> v1::ConditionState {
+    match state {
+        State::InService => v1::ConditionState::InService,
+        State::Drained => v1::ConditionState::Drained,
+        State::Quarantined => v1::ConditionState::Quarantined,
+    }
 }
 
 // Outcomes, with the same words as those of the rules.
@@ -200,6 +210,8 @@ pub(crate) fn refused(refusal: &v1::Refusal) -> Outcome {
         ("position", refusal.position),
         ("holders-total", refusal.holders_total),
         ("token", refusal.token),
+        ("line", refusal.line.map(u64::from)),
+        ("column", refusal.column.map(u64::from)),
     ];
     for (name, number) in numbers {
         if let Some(number) = number {
@@ -223,7 +235,7 @@ pub(crate) fn refused(refusal: &v1::Refusal) -> Outcome {
     match refusal.code.as_str() {
         "request_ended" => outcome.with("token", or_none(refusal.token)),
         "window_mismatch" => outcome.with("window", or_none(refusal.window_ms.map(duration_text))),
-        "out_of_service" => with_condition(outcome, refusal.condition.as_ref()),
+        "out_of_service" | "pool_changed" => with_condition(outcome, refusal.condition.as_ref()),
         "busy" | "timed_out" => {
             let reserved = refusal.reserved.iter().map(|it| format!("{}:{}", it.resource, it.holder));
             with_holders(outcome, &refusal.holders)
@@ -271,7 +283,11 @@ pub(crate) fn shown(detail: &v1::PoolDetail) -> Outcome {
         .with("returns", time_or_none(summary.returns_at_ms))
         .with("dirty", summary.dirty)
         .with("cleaning", spec.cleaning)
-        .with("fair", spec.fair.as_ref().map_or("none", |fair| fair.by.as_str()));
+        .with("fair", spec.fair.as_ref().map_or("none", |fair| fair.by.as_str()))
+        .with("place-by", or_none(spec.scripts.as_ref().and_then(|scripts| scripts.place.as_ref())))
+        .with("order-by", or_none(spec.scripts.as_ref().and_then(|scripts| scripts.order.as_ref())))
+        .with("script-faults", detail.script_faults)
+        .with("scripts-set-aside", detail.scripts_set_aside);
     if !summary.named {
         return outcome;
     }

@@ -74,6 +74,24 @@ impl Job {
         Ended { code, stdout: self.stdout.text(), stderr: self.stderr.text() }
     }
 
+    /// Waits until it has run so many tests, of which each may take its time but not for ever, and has ended well. `ended` counts
+    /// the tests whose end a report tells.
+    pub(crate) fn passes(mut self, count: usize, ended: impl Fn(&str) -> usize) -> Ended {
+        let mut said = String::new();
+        for done in 1..=count {
+            until(&format!("{done} of {count} tests are done"), || {
+                // What it is stuck in is shown if this fails.
+                let news = self.said();
+                print!("{}", &news[said.len()..]);
+                said = news;
+                ended(&said) >= done
+            });
+        }
+        let report = self.ends();
+        assert_eq!((report.code, ended(&report.stdout)), (Some(0), count), "{}{}", report.stdout, report.stderr);
+        report
+    }
+
     /// Waits until it ends, and gives the code and stdout. What is to be read is told to it first.
     pub(crate) fn ends_after(mut self, stdin: &[u8]) -> (Option<i32>, Vec<u8>) {
         let mut input = self.stdin.take().expect("it is open");
@@ -97,6 +115,9 @@ impl Drop for Job {
 pub(crate) fn with_usual_signals(command: &Command) -> Command {
     let mut usual = Command::new("env");
     usual.arg("--default-signal").arg(command.get_program()).args(command.get_args());
+    if let Some(folder) = command.get_current_dir() {
+        usual.current_dir(folder);
+    }
     for (name, value) in command.get_envs() {
         match value {
             Some(value) => usual.env(name, value),

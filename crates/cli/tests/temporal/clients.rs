@@ -1,11 +1,11 @@
-//! Our helpers for workflows, in Python and in TypeScript: their own tests on real workers, with a server and a Temporal
+//! Our helpers for workflows, in Python, TypeScript and Go: their own tests on real workers, with a server and a Temporal
 //! around them. What they claim is in `clients/*/test*`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::job::{Job, until};
+use crate::support::job::Job;
 use crate::support::temporal::Temporal;
 use crate::support::tool::{Ended, Tool};
 use crate::support::{Process, tools};
@@ -39,28 +39,17 @@ impl Ground {
         command.envs(tests.get_envs().filter_map(|(name, value)| Some((name, value?))));
         command.env("TEMPORAL_ADDRESS", &self.address).env("TEMPORAL_NAMESPACE", &self.namespace);
         command.env("TENURE_API", &self.server.http);
-        let mut job = Job::start(&command);
-        let mut said = String::new();
-        for done in 1..=count {
-            until(&format!("{done} of {count} tests are done"), || {
-                // What it is stuck in is shown if this fails.
-                let news = job.said();
-                print!("{}", &news[said.len()..]);
-                said = news;
-                ended(&said) >= done
-            });
-        }
-        let Ended { code, stdout, .. } = job.ends();
-        assert_eq!((code, ended(&stdout)), (Some(0), count), "{stdout}");
+        Job::start(&command).passes(count, ended);
     }
 }
 
-/// How many tests have ended, well or not: in Python's report, or in one by TAP.
+/// How many tests have ended, well or not: in Python's report, in one by TAP, or in Go's.
 fn ended(report: &str) -> usize {
     let python =
         |line: &str| ["ok", "FAIL", "ERROR"].iter().any(|end| line == *end || line.ends_with(&format!("... {end}")));
     let tap = |line: &str| line.starts_with("ok ") || line.starts_with("not ok ");
-    report.lines().filter(|line| python(line) || tap(line)).count()
+    let go = |line: &str| line.starts_with("--- ");
+    report.lines().filter(|line| python(line) || tap(line) || go(line)).count()
 }
 
 #[test]
@@ -84,6 +73,20 @@ fn the_helpers_in_typescript_give_turns_and_leave_nothing_held_or_queued() {
         .args(["--test", "--test-reporter", "tap"])
         .arg(tools::typescript("clients/typescript/lib-test/temporal/holds.test.cjs"));
     Ground::new().passes(&tests, count);
+}
+
+/// By this name it is skipped where there is no Go.
+mod go_client {
+    use super::*;
+
+    #[test]
+    fn the_helpers_in_go_give_turns_and_leave_nothing_held_or_queued() {
+        let source = fs::read_to_string(folder("clients/go/tenureflow/tenureflow_test.go")).unwrap();
+        let count = source.matches("\nfunc Test").count();
+        let mut tests = Command::new(tools::go("tenureflow.test"));
+        tests.arg("-test.v");
+        Ground::new().passes(&tests, count);
+    }
 }
 
 /// As for TypeScript, which cannot be built otherwise.

@@ -12,6 +12,8 @@ mod pages;
 #[path = "../scenarios/runner.rs"]
 mod runner;
 mod secure;
+#[path = "../support/secured.rs"]
+mod secured;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -19,13 +21,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use support::job::{Job, until};
-use support::tool::Ended;
+use support::job::Job;
 use support::tools;
 
 #[test]
 fn the_client_in_typescript_holds() {
     passes("holding");
+}
+
+#[test]
+fn the_client_in_typescript_holds_several_pools_at_once_and_keeps_to_their_rules() {
+    passes("sets");
 }
 
 #[test]
@@ -65,19 +71,7 @@ fn passes(file: &str) {
     assert!(count > 0, "{file} has no tests");
     let mut command = Command::new("node");
     command.args(["--test", "--test-reporter", "tap"]).arg(built(&format!("client/{file}.test.js")));
-    let mut job = Job::start(command.env("TENURE_PROGRAM", env!("CARGO_BIN_EXE_tenure")));
-    let mut said = String::new();
-    for done in 1..=count {
-        until(&format!("{done} of {count} tests are done"), || {
-            // What it is stuck in is shown if this fails.
-            let news = job.said();
-            print!("{}", &news[said.len()..]);
-            said = news;
-            ended(&said) >= done
-        });
-    }
-    let Ended { code, stdout, stderr } = job.ends();
-    assert_eq!((code, ended(&stdout)), (Some(0), count), "{stdout}{stderr}");
+    Job::start(command.env("TENURE_PROGRAM", env!("CARGO_BIN_EXE_tenure"))).passes(count, ended);
 }
 
 /// How many tests have ended, well or not.

@@ -16,7 +16,7 @@ fn the_programs_in_the_readme_do_what_it_says() {
     let mut script = script("client/readme.js", &[]);
     let Ended { code, stdout, stderr } = Job::start(script.env("SERVER", &server.grpc)).ends();
     assert_eq!(code, Some(0), "{stdout}{stderr}");
-    assert_eq!(stdout.lines().filter(|line| line.ends_with(": as it says")).count(), 8, "{stdout}");
+    assert_eq!(stdout.lines().filter(|line| line.ends_with(": as it says")).count(), 9, "{stdout}");
 }
 
 #[test]

@@ -28,8 +28,8 @@ flow(async ({ page, api, view }) => {
   await api.release(held);
   await until(async () => (await api.get("/holds?pool=db")).holds[0].holder === "migration");
   await submit(page);
-  await shows(page, "Too late: nothing was done. Pool `db` has moved on", "dialog [role=alert]");
-  await shows(page, "`migration` holds it with token 2", "dialog [role=alert]");
+  await shows(page, "Too late: nothing was done. Pool “db” has moved on", "dialog [role=alert]");
+  await shows(page, "“migration” holds it with token 2", "dialog [role=alert]");
   if ((await api.get("/holds?pool=db")).holds[0].token !== 2) throw new Error("it was released all the same");
   await picture(page, "too-late");
   await page.keyboard.press("Escape");
@@ -56,7 +56,7 @@ flow(async ({ page, api, view }) => {
   await press(page, "return");
   await api.condition("db", { state: "quarantined", note: "smells of smoke" });
   await submit(page);
-  await shows(page, "Too late: nothing was done. Pool `db` has changed", "dialog [role=alert]");
+  await shows(page, "Too late: nothing was done. Pool “db” has changed", "dialog [role=alert]");
   await page.keyboard.press("Escape");
   await shows(page, "quarantined", ".title .badge");
   await shows(page, "smells of smoke", ".note");

@@ -115,7 +115,7 @@ flow(async ({ page, api, view }) => {
   await api.post("/force-release", { pool: "db", holder: "third", token: of.token, reason: "stuck" });
   await until(async () => (await holders(api, "/holds?pool=db", "holds")) === "second");
   await submit(page);
-  await tooLate(page, "`second` holds it");
+  await tooLate(page, "“second” holds it");
   if ((await holders(api, "/holds?pool=db", "holds")) !== "second") throw new Error("it was taken all the same");
   fact("a hold that has moved on is not given to another");
 
