@@ -17,7 +17,7 @@ Commands:
   fencing           Stop, cut off and kill the writers of sets that a lock guards, and count what is lost; --minutes N (10)
   fuzz              Feed every decoder with what it does not expect; --minutes N (10), of each
   fix               Format, and apply what clippy can fix
-  bench [NAME…]     Measure the server beside its peers; --write puts it into docs/benchmarks.md; --help has the options
+  bench [NAME…]     Measure the server beside its peers, and its clients; --write puts it into docs/benchmarks.md; --help has more
   bench rules       Measure the rules alone: a release-and-grant with many waiting, the memory of a million holds
   load [NAME…]      Load the server with crowds and bad guests, check what it does, and print a table; --small is quick
   bench --temporal  Measure pools in Temporal beside one that is asked by signals; needs what `tools` makes
@@ -43,6 +43,7 @@ const FUZZING: &[&[&str]] = &[
     &["test", "--locked", "--package", "tenure-scenario", "--package", "tenure-server", "--lib", "any_"],
     &["test", "--locked", "--package", "tenure-engine", "--test", "storage", "any_"],
     &["test", "--locked", "--package", "tenure", "--bins", "any_"],
+    &["test", "--locked", "--package", "tenure-temporal", "--lib", "any_"],
 ];
 const FENCING: &[&str] = &["test", "--release", "--locked", "--package", "tenure", "--test", "fencing"];
 

@@ -26,6 +26,10 @@ const NODE: [(&str, &str); 3] = [
 /// What is written in TypeScript, in the order in which it is built.
 const TYPESCRIPT: [&str; 3] = ["clients/typescript/src", "clients/typescript/test", "examples"];
 const GO: &str = "crates/cli/tests/ldlm_clients/go";
+/// Our own client in Go and its helper for workflows, and what their tests are built as.
+const GO_OURS: [(&str, &str); 2] = [("clients/go", "client.test"), ("clients/go/tenureflow", "tenureflow.test")];
+/// What makes the client's messages.
+const GO_WIRE: &str = "clients/go/tools/make_wire.sh";
 
 /// Those that can be missing on a machine where all else is tested.
 pub(crate) struct Missing {
@@ -139,21 +143,56 @@ fn sources(root: &Path, folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), S
     Ok(())
 }
 
-/// A program over Go's gRPC, or false where there is no Go, which nobody needs for anything else.
+/// A program over Go's gRPC, the tests of our own client with what measures it, and what its messages are made with; or false
+/// where there is no Go, which nobody needs for anything else.
 fn go() -> Result<bool, String> {
-    // Where Go's own archive is unpacked, as its instructions say.
-    let Some(go) = ["go", "/usr/local/go/bin/go"].into_iter().find(|go| succeeds(Command::new(go).arg("version")))
-    else {
-        eprintln!("xtask: go is not installed: the tests of LDLM's interface with a client in Go are skipped");
+    let client = root().join(GO_OURS[0].0);
+    // One that is too old cannot even say what the module is.
+    let is_usable = |go: &&str| succeeds(Command::new(go).args(["list", "-m"]).current_dir(&client));
+    // The second is where Go's own archive is unpacked, as its instructions say.
+    let Some(go) = ["go", "/usr/local/go/bin/go"].into_iter().find(is_usable) else {
+        eprintln!(
+            "xtask: there is no go, or it is older than our go.mod says: the tests of our client in Go, and of LDLM's \
+             interface with one, are skipped"
+        );
         return Ok(false);
     };
-    let inputs = ["go.mod", "go.sum", "main.go"].map(|file| format!("{GO}/{file}"));
+    let mut inputs = ["go.mod", "go.sum", "main.go"].map(|file| Path::new(GO).join(file)).to_vec();
+    for (ours, _) in GO_OURS {
+        go_sources(Path::new(ours), &mut inputs)?;
+    }
+    inputs.push(GO_WIRE.into());
+    inputs.sort();
+    inputs.dedup();
     let folder = Folder::new("go", &inputs, &version(go, "version")?)?;
     folder.make_once(|path| {
         let build = ["build", "-mod=readonly", "-trimpath", "-o"];
-        run(Command::new(go).args(build).arg(path.join("ldlm-client")).arg(".").current_dir(root().join(GO)))
+        run(Command::new(go).args(build).arg(path.join("ldlm-client")).arg(".").current_dir(root().join(GO)))?;
+        run(Command::new(go).args(build).arg(path.join("client-bench")).arg("./bench").current_dir(&client))?;
+        run(Command::new("sh").arg(root().join(GO_WIRE)).arg("--generators").arg(path).env("GO", go))?;
+        let test = ["test", "-c", "-mod=readonly", "-trimpath", "-o"];
+        for (ours, tests) in GO_OURS {
+            run(Command::new(go).args(["vet", "./..."]).current_dir(root().join(ours)))?;
+            run(Command::new(go).args(test).arg(path.join(tests)).arg(".").current_dir(root().join(ours)))?;
+        }
+        Ok(())
     })?;
     Ok(true)
+}
+
+/// All that Go reads below a folder, by their paths from the root.
+fn go_sources(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), String> {
+    let problem = |error| format!("{}: {error}", folder.display());
+    for entry in fs::read_dir(root().join(folder)).map_err(problem)? {
+        let name = entry.map_err(problem)?.file_name();
+        let path = folder.join(&name);
+        if root().join(&path).is_dir() {
+            go_sources(&path, found)?;
+        } else if name == "go.mod" || name == "go.sum" || path.extension().is_some_and(|extension| extension == "go") {
+            found.push(path);
+        }
+    }
+    Ok(())
 }
 
 /// A folder of `target/tools`, with a stamp that says what it was made from.
