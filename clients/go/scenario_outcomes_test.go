@@ -198,7 +198,12 @@ func openedWords(opened *wire.SessionOpened) outcome {
 }
 
 func queuedWords(waiter *wire.Waiter) outcome {
-	return words("queued", "position", waiter.GetPosition(), "until", at{waiter.DeadlineMs})
+	until := waiter.DeadlineMs
+	if until != nil {
+		// A client asks for what is left of its wait by its own clock, of which some milliseconds may be gone by then.
+		until = proto.Uint64(scenarioStart + (*until-scenarioStart+999)/1000*1000)
+	}
+	return words("queued", "position", waiter.GetPosition(), "until", at{until})
 }
 
 func conditionWords(shown outcome, condition *wire.Condition) {

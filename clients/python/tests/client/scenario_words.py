@@ -330,7 +330,9 @@ class Words:
         return Outcome("granted", fields, grant.key)
 
     def queued(self, waiter: wire.Waiter) -> Outcome:
-        return Outcome("queued", {"position": str(waiter.position), "until": time_or_none(waiter, "deadline_ms")})
+        # A client asks for what is left of its wait by its own clock, of which some milliseconds may be gone by then.
+        until = time(START - (START - waiter.deadline_ms) // 1000 * 1000) if waiter.HasField("deadline_ms") else "none"
+        return Outcome("queued", {"position": str(waiter.position), "until": until})
 
     def renewed(self, renewed: wire.Renewed) -> Outcome:
         until, ttl = time(renewed.deadline_ms), duration_text(renewed.ttl_ms)

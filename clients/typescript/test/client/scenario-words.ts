@@ -304,7 +304,9 @@ export function granted(grant: wire.Grant): Outcome {
 }
 
 export function queued({ position, deadlineMs }: wire.Waiter): Outcome {
-  return { word: 'queued', fields: { position: String(position), until: time(deadlineMs) } };
+  // A client asks for what is left of its wait by its own clock, of which some milliseconds may be gone by then.
+  const until = deadlineMs === undefined ? undefined : START + Math.ceil((deadlineMs - START) / 1000) * 1000;
+  return { word: 'queued', fields: { position: String(position), until: time(until) } };
 }
 
 export function renewed({ token, ttlMs, deadlineMs }: wire.Renewed): Outcome {
