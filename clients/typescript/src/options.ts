@@ -170,6 +170,10 @@ export interface PoolOptions {
   fair?: string;
   /** With `fair`: how often a group is served for once of the others, from 1 to 1000; those left out weigh 1. */
   weights?: Readonly<Record<string, number>>;
+  /** Only for named resources: a script that scores a free resource for a request. See docs/placement.md. */
+  placeBy?: string;
+  /** A script that scores somebody who waits; needs the order `backfill`. */
+  orderBy?: string;
 }
 
 /** A request with what is not the server's business. @internal */
@@ -229,7 +233,7 @@ export function asked(pool: string, options: HoldOptions & { window?: Duration }
 
 /** @internal */
 export function poolSpec(options: PoolOptions): Init<PoolSpec> {
-  const { units, resources, placement, spreadLabel, order, window, cleaning, fair, weights = {} } = options;
+  const { units, resources, placement, spreadLabel, order, window, cleaning, fair, weights = {}, placeBy, orderBy } = options;
   const weighed = Object.entries(weights).map(([key, value]) => ({ key, value }));
   if (weighed.length > 0 && fair === undefined) {
     throw new TypeError('weights are of groups: say with fair what makes one');
@@ -245,6 +249,7 @@ export function poolSpec(options: PoolOptions): Init<PoolSpec> {
     windowMs: window === undefined ? undefined : wholeMilliseconds(window),
     cleaning,
     fair: fair === undefined ? undefined : { by: fair, weights: weighed },
+    scripts: placeBy === undefined && orderBy === undefined ? undefined : { place: placeBy, order: orderBy },
   };
 }
 

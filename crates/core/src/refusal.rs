@@ -255,7 +255,12 @@ impl Refusal {
             Self::MovedOn { .. } | Self::Changed { .. } | Self::PoolChanged { .. } => {
                 "look again, and decide on what is there now".into()
             }
-            Self::BadScript { .. } => "mend the script, and set the pool again: nothing has been changed".into(),
+            Self::BadScript { at: Some(_), .. } => {
+                "mend the script, and set the pool again: nothing has been changed".into()
+            }
+            Self::BadScript { at: None, .. } => {
+                "change the script or what it is set with, and set the pool again: nothing has been changed".into()
+            }
         }
     }
 }

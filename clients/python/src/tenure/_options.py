@@ -180,6 +180,10 @@ class PoolSpec(TypedDict, total=False):
     """Groups waiters of the same priority by this piece of their metadata, or by `holder`, and serves the groups in turn."""
     weights: Mapping[str, int]
     """With `fair`: how often a group is served for once of the others, from 1 to 1000; those left out weigh 1."""
+    place_by: str
+    """Only for named resources: a script that scores a free resource for a request. See docs/placement.md."""
+    order_by: str
+    """A script that scores somebody who waits; needs the order `backfill`."""
 
 
 def pool_spec(
@@ -193,6 +197,8 @@ def pool_spec(
     cleaning: bool = False,
     fair: str | None = None,
     weights: Mapping[str, int] | None = None,
+    place_by: str | None = None,
+    order_by: str | None = None,
 ) -> wire.PoolSpec:
     if weights and fair is None:
         raise ValueError("weights are of groups: say with fair what makes one")
@@ -210,6 +216,7 @@ def pool_spec(
         window_ms=None if window is None else millis(window),
         cleaning=cleaning,
         fair=None if fair is None else wire.FairShare(by=fair, weights=weights),
+        scripts=None if place_by is None and order_by is None else wire.Scripts(place=place_by, order=order_by),
     )
 
 

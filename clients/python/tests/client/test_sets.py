@@ -148,6 +148,19 @@ class Rules(unittest.TestCase):
         with self.client.try_hold(pool) as h:
             self.assertEqual(h.resource.name, "a")
 
+    def test_a_script_says_which_resource_is_granted(self) -> None:
+        pool = name("gpus")
+        sizes = [Resource("a", {"mem": "80"}), Resource("b", {"mem": "24"}), Resource("c", {"mem": "40"})]
+        enough = "let mem = number(resource.labels.mem, 0); if mem < number(request.meta.need, 0) { -1 } else { 1000 - mem }"
+        self.client.set_pool(pool, resources=sizes, order="backfill", place_by=enough, order_by="request.priority")
+        spec = self.client.api.get_pool(wire.GetPoolRequest(pool=pool)).spec
+        self.assertEqual((spec.scripts.place, spec.scripts.order), (enough, "request.priority"))
+        with self.client.hold(pool, meta={"need": "30"}) as h:
+            self.assertEqual(h.resource.name, "c")
+        with self.assertRaises(Refused) as refused:
+            self.client.set_pool(pool, resources=sizes, place_by="1 +")
+        self.assertEqual(refused.exception.code, "bad_script")
+
     def test_groups_are_served_in_turn(self) -> None:
         pool = name("workers")
         self.client.set_pool(pool, units=1, fair="tenant", weights={"web": 3})

@@ -145,6 +145,19 @@ test('a resource is handed out again when it was cleaned', async () => {
   assert.equal(await alice.tryHold(pool, (h) => h.resource.name), 'a');
 });
 
+test('a script says which resource is granted', async () => {
+  const pool = name('gpus');
+  const sizes = Object.entries({ a: '80', b: '24', c: '40' });
+  const resources = sizes.map(([machine, mem]) => ({ name: machine, labels: { mem } }));
+  const placeBy = 'let mem = number(resource.labels.mem, 0); if mem < number(request.meta.need, 0) { -1 } else { 1000 - mem }';
+  await alice.setPool(pool, { resources, order: 'backfill', placeBy, orderBy: 'request.priority' });
+  const { spec } = await alice.api.getPool({ pool });
+  assert.deepEqual([spec?.scripts?.place, spec?.scripts?.order], [placeBy, 'request.priority']);
+  await alice.withHold(pool, { meta: { need: '30' } }, (h) => assert.equal(h.resource.name, 'c'));
+  const refused = await fails(Refused, alice.setPool(pool, { resources, placeBy: '1 +' }));
+  assert.equal(refused.code, 'bad_script');
+});
+
 test('groups are served in turn', async () => {
   const pool = name('workers');
   await alice.setPool(pool, { units: 1, fair: 'tenant', weights: { web: 3 } });
