@@ -6,8 +6,8 @@ use std::process::Command;
 use crate::peer;
 use crate::plan::Server;
 
-/// A line for the machine and one for the versions of what was measured.
-pub(crate) fn describe(folder: &Path, measured: impl Fn(Server) -> bool) -> String {
+/// A line for the machine and one for the versions of what was measured. A program that was given does not tell its own.
+pub(crate) fn describe(folder: &Path, is_ldlm_given: bool, measured: impl Fn(Server) -> bool) -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let model = field("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown processor".to_owned());
     let memory = field("/proc/meminfo", "MemTotal").and_then(|text| text.trim_end_matches(" kB").parse::<f64>().ok());
@@ -22,7 +22,8 @@ pub(crate) fn describe(folder: &Path, measured: impl Fn(Server) -> bool) -> Stri
         versions.extend(version("etcd", "etcd Version: ").map(|version| format!("etcd {version}")));
     }
     if measured(Server::Ldlm) {
-        versions.push(format!("LDLM {}", peer::LDLM_VERSION));
+        let version = if is_ldlm_given { "as given by `--ldlm`" } else { peer::LDLM_VERSION };
+        versions.push(format!("LDLM {version}"));
     }
     format!(
         "Machine: {model}, {cores} cores, {memory} memory, Linux {}, {file_system}. The servers and the load generator \

@@ -41,6 +41,7 @@ pub(crate) async fn run(rounds: usize, span: Duration, names: &[String], ldlm: O
 
     let folder = tempfile::Builder::new().prefix("tenure-bench").tempdir_in(target_folder())?;
     let tools = target_folder().join("../tools");
+    let is_ldlm_given = ldlm.is_some();
     let rig = Rig::start(rows.iter().map(|row| row.1), folder.path(), &tools, ldlm).await?;
     let mut runs = 0;
     for round in 1..=rounds {
@@ -85,7 +86,7 @@ pub(crate) async fn run(rounds: usize, span: Duration, names: &[String], ldlm: O
             }
         }
     }
-    let machine = machine::describe(folder.path(), |server| rig.address(server).is_ok());
+    let machine = machine::describe(folder.path(), is_ldlm_given, |server| rig.address(server).is_ok());
     // Nothing else runs from here on.
     drop(rig);
     let restarts = match is_wanted(RESTART, names) {
