@@ -13,9 +13,9 @@ mod log;
 mod memory;
 mod recovery;
 mod rows;
+mod segments;
 pub(crate) mod simulation;
 mod snapshot;
-mod tail;
 
 pub use disk::{DiskOptions, DiskStore, Durability, Retention};
 pub use memory::MemoryStore;

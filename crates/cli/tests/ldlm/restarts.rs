@@ -235,14 +235,13 @@ async fn data_that_was_cut_short_is_all_there_or_is_refused() {
         alice.locked(&*format!("x{at}")).await;
     }
     killed(server).await;
-    // What the server had not yet brought into its database.
-    let tail = data.path().join("db/1.tail");
-    let whole = std::fs::read(&tail).unwrap();
+    let log = data.path().join("db/log/1.log");
+    let whole = std::fs::read(&log).unwrap();
     let written = whole.iter().rposition(|byte| *byte != 0).unwrap() + 1;
     // A byte in the middle of the entries is damage, and damage is told.
     let mut damaged = whole.clone();
     damaged[ENTRIES_START + (written - ENTRIES_START) / 2] ^= 0xff;
-    std::fs::write(&tail, damaged).unwrap();
+    std::fs::write(&log, damaged).unwrap();
     let refused = serve(&data).output().unwrap();
     let error = String::from_utf8(refused.stderr).unwrap();
     assert!(!refused.status.success() && error.contains("damaged"), "{error}");
@@ -250,11 +249,11 @@ async fn data_that_was_cut_short_is_all_there_or_is_refused() {
     // The end of the last entry is not there, as if the power had gone while it was written.
     let mut torn = whole;
     torn[written - 3..].fill(0);
-    std::fs::write(&tail, torn).unwrap();
+    std::fs::write(&log, torn).unwrap();
     let server = Process::spawn(&mut serve(&data));
     let holds = server.client().await.list_holds(ListHoldsRequest::default()).await.unwrap();
     assert_eq!(holds.into_inner().holds.len(), 19, "all but what nobody would have had an answer to");
 }
 
-/// Where entries begin in a tail.
+/// Where entries begin in a segment of the log.
 const ENTRIES_START: usize = 4_096;

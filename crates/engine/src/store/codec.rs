@@ -129,25 +129,17 @@ pub(super) fn decode_watermark(value: &[u8]) -> Result<Watermark, StoreError> {
     Ok(Watermark { counters, counts })
 }
 
-/// How far the log reaches back, and how many bytes it had when it reached up to `last`.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LogBounds {
-    pub(super) first: Seq,
-    pub(super) last: Seq,
-    pub(super) bytes: u64,
+/// The first event that the log has.
+pub(super) fn encode_first(first: Seq) -> Vec<u8> {
+    Address::LogBounds.seal(&stored::LogBounds { first: first.0 })
 }
 
-pub(super) fn encode_bounds(bounds: LogBounds) -> Vec<u8> {
-    let LogBounds { first, last, bytes } = bounds;
-    Address::LogBounds.seal(&stored::LogBounds { first: first.0, bytes, seq: last.0 })
-}
-
-pub(super) fn decode_bounds(value: &[u8]) -> Result<LogBounds, StoreError> {
+pub(super) fn decode_first(value: &[u8]) -> Result<Seq, StoreError> {
     let message: stored::LogBounds = Address::LogBounds.unseal(value)?;
-    if message.first == 0 || message.first >= NUMBER_MAX || message.seq >= NUMBER_MAX {
-        return Err(Address::LogBounds.damaged("are impossible"));
+    if message.first == 0 || message.first >= NUMBER_MAX {
+        return Err(Address::LogBounds.damaged("is impossible"));
     }
-    Ok(LogBounds { first: Seq(message.first), last: Seq(message.seq), bytes: message.bytes })
+    Ok(Seq(message.first))
 }
 
 pub(super) fn pool_row(pool: &Pool) -> stored::PoolRow {

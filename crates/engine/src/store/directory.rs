@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use fjall::config::{CompressionPolicy, PinningPolicy};
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
-use tenure_core::{State, Ttl};
+use tenure_core::{Seq, State, Ttl};
 
 use super::StoreError;
-use super::codec::{self, LogBounds};
-use super::layout::{Address, FORMAT, FORMAT_WITHOUT_TAILS};
+use super::codec;
+use super::layout::{Address, FORMAT, FORMAT_WITH_OLD_LOG};
 
 /// Locked by the server that uses the directory, as long as it lives.
 const LOCK: &str = "lock";
@@ -23,20 +23,25 @@ const NEW: &str = "new";
 const UNSYNCED: &str = "unsynced";
 const FORMAT_FILE: &str = "format";
 
+/// The log, beside what is fjall's.
+const LOG: &str = "log";
+
 /// Keyspaces get their numbers in this order, from 1 on; 0 is fjall's own.
-const KEYSPACES: [&str; 3] = ["meta", "rows", "log"];
+const KEYSPACES: [&str; 2] = ["meta", "rows"];
+/// Of format 1, the third.
+const OLD_LOG: &str = "log";
 
 /// Blocks read lately. Rows are read once, at the start, and the newest history is kept decoded.
 const CACHE_BYTES: u64 = 16 * 1024 * 1024;
 /// What is not yet in tables is also in journals, and a start reads them.
 const JOURNAL_BYTES_MAX: u64 = 128 * 1024 * 1024;
-/// Writes wait once four of these are full and not yet in tables. The log gets more, being written all the time.
-const LOG_BUFFER_BYTES: u64 = 32 * 1024 * 1024;
+/// Writes wait once four of these are full and not yet in tables.
 const ROWS_BUFFER_BYTES: u64 = 16 * 1024 * 1024;
 
 /// A data directory that nobody else can use.
 pub(super) struct Directory {
     path: PathBuf,
+    format: u64,
     /// Whether the mark is there.
     unsynced: bool,
     _lock: File,
@@ -46,7 +51,8 @@ pub(super) struct Directory {
 pub(super) struct Keyspaces {
     pub(super) meta: Keyspace,
     pub(super) rows: Keyspace,
-    pub(super) log: Keyspace,
+    /// Until it is moved.
+    pub(super) old_log: Option<Keyspace>,
 }
 
 impl Directory {
@@ -55,11 +61,12 @@ impl Directory {
         make_private(path).map_err(|error| io_error("make", path, error))?;
         check_ours(path)?;
         let lock = lock(path)?;
-        let directory = Self { path: path.to_owned(), unsynced: path.join(UNSYNCED).exists(), _lock: lock };
+        let unsynced = path.join(UNSYNCED).exists();
+        let mut directory = Self { path: path.to_owned(), format: FORMAT, unsynced, _lock: lock };
         if !directory.db().exists() {
             directory.make_db()?;
         }
-        directory.check_format()?;
+        directory.format = directory.read_format()?;
         directory.check_complete()?;
         Ok(directory)
     }
@@ -68,7 +75,28 @@ impl Directory {
         self.path.join(DB)
     }
 
-    /// Whether the journal may have commits that were not synced.
+    pub(super) fn log(&self) -> PathBuf {
+        self.db().join(LOG)
+    }
+
+    /// Whether the log is still in the database.
+    pub(super) fn has_old_log(&self) -> bool {
+        self.format == FORMAT_WITH_OLD_LOG
+    }
+
+    /// Makes place for the log of a database that has none yet; an earlier try may have ended half way.
+    pub(super) fn make_log(&self) -> Result<(), StoreError> {
+        let log = self.log();
+        let make = || -> io::Result<()> {
+            if log.exists() {
+                fs::remove_dir_all(&log)?;
+            }
+            make_private(&log)
+        };
+        make().map_err(|error| io_error("make", &log, error))
+    }
+
+    /// Whether there may be commits that were not synced.
     pub(super) fn is_unsynced(&self) -> bool {
         self.unsynced
     }
@@ -94,7 +122,7 @@ impl Directory {
 
     pub(super) fn open_db(&self) -> Result<(Database, Keyspaces), StoreError> {
         // fjall's own bookkeeping is damaged where it panics.
-        let opened = catch_unwind(AssertUnwindSafe(|| open_fjall(&self.db())));
+        let opened = catch_unwind(AssertUnwindSafe(|| open_fjall(&self.db(), self.has_old_log())));
         let (db, keyspaces) = opened.map_err(|_| self.damaged("its bookkeeping cannot be read"))??;
         Ok((db, keyspaces))
     }
@@ -107,6 +135,7 @@ impl Directory {
                 fs::remove_dir_all(&new)?;
             }
             make_private(&new)?;
+            make_private(&new.join(LOG))?;
             fs::write(new.join(FORMAT_FILE), format!("tenure {FORMAT}\n"))?;
             File::open(new.join(FORMAT_FILE))?.sync_all()
         };
@@ -116,9 +145,8 @@ impl Directory {
             let keyspaces = make_keyspaces(&db)?;
             let mut batch = db.batch().durability(Some(PersistMode::SyncAll));
             let nothing = State::new(Ttl::from_millis(1));
-            let bounds = LogBounds { first: tenure_core::Seq(1), last: tenure_core::Seq(0), bytes: 0 };
             batch.insert(&keyspaces.meta, Address::Watermark.key(), codec::encode_watermark(&nothing));
-            batch.insert(&keyspaces.meta, Address::LogBounds.key(), codec::encode_bounds(bounds));
+            batch.insert(&keyspaces.meta, Address::LogBounds.key(), codec::encode_first(Seq(1)));
             batch.commit()
         };
         make().map_err(|error| StoreError::Io(format!("cannot make the database: {error}")))?;
@@ -132,7 +160,8 @@ impl Directory {
     }
 
     /// What is here from now on is in the newest format.
-    pub(super) fn set_format(&self) -> Result<(), StoreError> {
+    pub(super) fn set_format(&mut self) -> Result<(), StoreError> {
+        self.format = FORMAT;
         let path = self.db().join(FORMAT_FILE);
         let format = format!("tenure {FORMAT}\n");
         let set = || -> io::Result<()> {
@@ -148,7 +177,7 @@ impl Directory {
         set().map_err(|error| io_error("write", &path, error))
     }
 
-    fn check_format(&self) -> Result<(), StoreError> {
+    fn read_format(&self) -> Result<u64, StoreError> {
         let path = self.db().join(FORMAT_FILE);
         let text = match fs::read(&path) {
             Ok(text) => text,
@@ -161,7 +190,7 @@ impl Directory {
             .ok()
             .and_then(|text| text.strip_prefix("tenure ")?.strip_suffix('\n')?.parse().ok());
         match format {
-            Some(FORMAT | FORMAT_WITHOUT_TAILS) => Ok(()),
+            Some(format @ (FORMAT | FORMAT_WITH_OLD_LOG)) => Ok(format),
             Some(found) => Err(StoreError::Format { dir: self.name(), found, known: FORMAT }),
             None => Err(StoreError::Damaged(format!("{} does not tell a format", path.display()))),
         }
@@ -175,7 +204,7 @@ impl Directory {
         if !version.exists() {
             return Err(StoreError::Damaged(format!("{} is missing", version.display())));
         }
-        for number in 0..=KEYSPACES.len() {
+        for number in 0..=KEYSPACES.len() + usize::from(self.has_old_log()) {
             let keyspace = self.db().join("keyspaces").join(number.to_string());
             let current = keyspace.join("current");
             // The number of the manifest, and its checksum.
@@ -205,18 +234,27 @@ impl Directory {
     }
 }
 
-fn open_fjall(path: &Path) -> Result<(Database, Keyspaces), StoreError> {
+fn open_fjall(path: &Path, has_old_log: bool) -> Result<(Database, Keyspaces), StoreError> {
     let damaged = |why: String| StoreError::Damaged(format!("the database {}: {why}", path.display()));
     let db = builder(path).open().map_err(|error| match error {
         fjall::Error::Locked => StoreError::InUse(path.display().to_string()),
         error => damaged(error.to_string()),
     })?;
-    for name in KEYSPACES {
+    for name in KEYSPACES.into_iter().chain(has_old_log.then_some(OLD_LOG)) {
         if !db.keyspace_exists(name) {
             return Err(damaged(format!("keyspace `{name}` is missing")));
         }
     }
-    let keyspaces = make_keyspaces(&db).map_err(|error| damaged(error.to_string()))?;
+    let failed = |error: fjall::Error| damaged(error.to_string());
+    let mut keyspaces = make_keyspaces(&db).map_err(failed)?;
+    if db.keyspace_exists(OLD_LOG) {
+        let old = db.keyspace(OLD_LOG, keyspace_options).map_err(failed)?;
+        match has_old_log {
+            true => keyspaces.old_log = Some(old),
+            // It was moved, and the server ended before it was removed.
+            false => db.delete_keyspace(old).map_err(failed)?,
+        }
+    }
     Ok((db, keyspaces))
 }
 
@@ -226,21 +264,20 @@ fn builder(path: &Path) -> fjall::DatabaseBuilder<Database> {
 }
 
 fn make_keyspaces(db: &Database) -> fjall::Result<Keyspaces> {
-    let options = |buffer: u64| {
-        move || {
-            KeyspaceCreateOptions::default()
-                .max_memtable_size(buffer)
-                .data_block_compression_policy(CompressionPolicy::all(CompressionType::None))
-                .index_block_pinning_policy(PinningPolicy::all(false))
-                .filter_block_pinning_policy(PinningPolicy::all(false))
-        }
-    };
-    let [meta, rows, log] = KEYSPACES;
+    let [meta, rows] = KEYSPACES;
     Ok(Keyspaces {
-        meta: db.keyspace(meta, options(ROWS_BUFFER_BYTES))?,
-        rows: db.keyspace(rows, options(ROWS_BUFFER_BYTES))?,
-        log: db.keyspace(log, options(LOG_BUFFER_BYTES))?,
+        meta: db.keyspace(meta, keyspace_options)?,
+        rows: db.keyspace(rows, keyspace_options)?,
+        old_log: None,
     })
+}
+
+fn keyspace_options() -> KeyspaceCreateOptions {
+    KeyspaceCreateOptions::default()
+        .max_memtable_size(ROWS_BUFFER_BYTES)
+        .data_block_compression_policy(CompressionPolicy::all(CompressionType::None))
+        .index_block_pinning_policy(PinningPolicy::all(false))
+        .filter_block_pinning_policy(PinningPolicy::all(false))
 }
 
 /// It holds the keys of other people's locks.

@@ -1,11 +1,12 @@
 //! For fuzzers and tests that play at damage: what recovery makes of messages whose checksums are right, whatever
 //! they say. Not part of the interface.
 
-use tenure_core::{Seq, State, Ttl};
+use tenure_core::{Seq, State, Timestamp, Ttl};
 
 use super::layout::Address;
 use super::recovery::Recovery;
-use super::{Entry, RowChanges, StoreError, codec, journal, tail};
+use super::segments::{self, Contents};
+use super::{Entry, RowChanges, StoreError, codec, journal};
 
 /// The key of a row, and its message.
 pub type Row = (Vec<u8>, Vec<u8>);
@@ -37,10 +38,9 @@ pub fn recover(watermark: &[u8], rows: &[Row], entries: &[Vec<u8>]) -> Result<St
     Ok(recovery.finish().0)
 }
 
-/// What a file of the tail tells.
+/// What a segment of the log tells.
 #[derive(Debug)]
-pub struct TailRead {
-    pub generation: u64,
+pub struct SegmentRead {
     pub base: Seq,
     /// By the numbers of their first events.
     pub entries: Vec<(Seq, Vec<u8>)>,
@@ -48,43 +48,40 @@ pub struct TailRead {
     pub is_damaged: bool,
 }
 
-/// What a start would read in the file `0.tail` or `1.tail`; none if nothing was begun there.
-pub fn tail(slot: u64, bytes: &[u8]) -> Result<Option<TailRead>, StoreError> {
-    let read = tail::read_generation(bytes, slot, &"the tail").map_err(StoreError::Damaged)?;
-    Ok(read.map(|it| TailRead {
-        generation: it.number,
-        base: it.base,
-        entries: it.entries,
-        is_damaged: it.damage.is_some(),
-    }))
+/// What a start would read in a file of the log; none if it does not begin as a segment does.
+pub fn segment(bytes: &[u8]) -> Option<SegmentRead> {
+    let (_, base, _) = segments::read_header(bytes.get(..segments::HEADER_BYTES)?)?;
+    let contents = Contents::read(bytes, base, base, None);
+    let entries = contents.needed.into_iter().map(|(first, value)| (first, bytes[value].to_vec()));
+    Some(SegmentRead { base, entries: entries.collect(), is_damaged: contents.is_damaged })
 }
 
 /// The same file with right checksums, of what begins it and of what could be entries, whatever they say.
-pub fn reseal_tail(bytes: &mut [u8]) {
-    let number = |bytes: &[u8], at: usize| bytes[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
-    let Some(begun) = bytes.get_mut(..tail::HEADER_BYTES) else { return };
-    let header = tail::header(number(begun, 8), Seq(number(begun, 16)));
+pub fn reseal_segment(bytes: &mut [u8]) {
+    let word = |bytes: &[u8], at: usize| bytes[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
+    let Some(begun) = bytes.get_mut(..segments::HEADER_BYTES) else { return };
+    let header = segments::header(word(begun, 8), Seq(word(begun, 16)), Timestamp::from_millis(word(begun, 24)));
     begun.copy_from_slice(&header);
-    let mut rest = bytes.get_mut(tail::ENTRIES_BEGIN..).unwrap_or_default();
-    while let Some((begun, record)) = rest.split_at_mut_checked(tail::RECORD_HEADER_BYTES) {
-        let length = number(begun, 0) & u64::from(u32::MAX);
+    let mut rest = bytes.get_mut(segments::ENTRIES_BEGIN..).unwrap_or_default();
+    while let Some((begun, record)) = rest.split_at_mut_checked(segments::RECORD_HEADER_BYTES) {
+        let length = word(begun, 0) & u64::from(u32::MAX);
         let Some(value) = usize::try_from(length).ok().and_then(|length| record.get_mut(..length)) else { return };
-        let sealed = Address::Entry(Seq(number(begun, 8))).seal_bytes(Address::message(value));
+        let sealed = Address::Entry(Seq(word(begun, 8))).seal_bytes(Address::message(value));
         if sealed.len() != value.len() {
             return;
         }
         value.copy_from_slice(&sealed);
-        let next = tail::record_bytes(value) - tail::RECORD_HEADER_BYTES;
+        let next = segments::record_bytes(value) - segments::RECORD_HEADER_BYTES;
         rest = record.get_mut(next..).unwrap_or_default();
     }
 }
 
-/// Reads an entry as the tail and the log have it.
+/// Reads an entry as the log has it.
 pub fn decode_entry(first: Seq, value: &[u8]) -> Result<Entry, StoreError> {
     codec::decode_entry(first, value)
 }
 
-/// An entry as the tail and the log have it.
+/// An entry as the log has it.
 pub fn encode_entry(entry: &Entry) -> Vec<u8> {
     codec::encode_entry(entry)
 }

@@ -39,7 +39,8 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    /// Puts it back, and tells of it: beside a tail a batch that is damaged looks like one that was never completed.
+    /// Puts it back, and tells of it: where the log has what the journal lacks, a batch that is damaged looks like one that was never
+    /// completed.
     pub(super) fn undo(self, missed: StoreError) -> StoreError {
         let put_back = || -> std::io::Result<()> {
             let file = OpenOptions::new().write(true).open(&self.path)?;

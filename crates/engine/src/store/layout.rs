@@ -10,8 +10,8 @@ use super::StoreError;
 
 /// The version of everything below and in storage.proto. Another number: another program must read it.
 pub(super) const FORMAT: u64 = 2;
-/// Is the same without tails.
-pub(super) const FORMAT_WITHOUT_TAILS: u64 = 1;
+/// Had the log in the database.
+pub(super) const FORMAT_WITH_OLD_LOG: u64 = 1;
 
 /// Version of the envelope, then the checksum.
 const ENVELOPE: u8 = 1;
@@ -24,7 +24,7 @@ pub(super) enum Address {
     Watermark,
     /// meta `log` → `LogBounds`
     LogBounds,
-    /// log, number of the first event → `Entry`
+    /// log, number of the first event → `Entry`. Of the log itself; format 1 had a keyspace of that name.
     Entry(Seq),
     /// rows `p` namespace 0 name → `PoolRow`
     Pool(PoolPath),
@@ -156,7 +156,7 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Watermark => f.write_str("the watermark"),
-            Self::LogBounds => f.write_str("the bounds of the log"),
+            Self::LogBounds => f.write_str("the log's first event"),
             Self::Entry(first) => write!(f, "the log entry of event {}", first.0),
             Self::Pool(path) => write!(f, "the row of pool {path:?}"),
             Self::Session(id) => write!(f, "the row of session {}", id.0),

@@ -20,6 +20,13 @@ pub(super) trait Entries {
     /// The first event kept, and the last. The first is one after the last if there are none.
     fn bounds(&self) -> (Seq, Seq);
 
+    /// Two events between which the first one at or after a time is, the second included. The second may be one after the last.
+    fn near(&self, since: Timestamp) -> (Seq, Seq) {
+        let _ = since;
+        let (first, last) = self.bounds();
+        (first, Seq(last.0 + 1))
+    }
+
     /// The entry that has this event; none if it is no longer kept.
     fn entry_with(&self, seq: Seq) -> Result<Option<Arc<Entry>>, StoreError>;
 }
@@ -105,8 +112,7 @@ fn newest_first(log: &impl Entries, query: &EventQuery) -> Result<EventPage, Sto
 
 /// The first event at or after a time, or the one after the last. By halving: times never decrease.
 fn since_seq(log: &impl Entries, since: Timestamp) -> Result<Seq, StoreError> {
-    let (first, last) = log.bounds();
-    let (mut low, mut high) = (first.0, last.0 + 1);
+    let (Seq(mut low), Seq(mut high)) = log.near(since);
     while low < high {
         let middle = low + (high - low) / 2;
         match log.entry_with(Seq(middle))? {

@@ -12,61 +12,50 @@ use tenure_fuzz::fuzz;
 use crate::world::World;
 
 /// Small, so that much of an input is entries.
-const TAIL_BYTES: u64 = 8 * 1024;
-/// Whether the file is the first or the second of the two.
-const SLOT: u8 = 1;
+const SEGMENT_BYTES: u64 = 8 * 1024;
 /// Whether checksums are made right, so that what lies behind them is reached.
-const RESEALED: u8 = 2;
+const RESEALED: u8 = 1;
 
 /// The files of a server that was not stopped, of one kind.
-fn files(seed: u64, commands: usize, extension: &str) -> Vec<Vec<u8>> {
+fn files(seed: u64, commands: usize, folder: &str, extension: &str) -> Vec<Vec<u8>> {
     let dir = tempfile::tempdir().expect("a directory");
-    let options = DiskOptions { tail_bytes: Some(TAIL_BYTES), durability: Durability::Os, ..DiskOptions::default() };
+    let options =
+        DiskOptions { segment_bytes: Some(SEGMENT_BYTES), durability: Durability::Os, ..DiskOptions::default() };
     let mut world = World::new(seed, dir.path(), options);
     world.live(commands);
     let has_extension = |path: &Path| path.extension().is_some_and(|it| it == extension);
-    let listed = dir.path().join("db").read_dir().expect("lists").map(|it| it.expect("lists").path());
+    let listed = dir.path().join(folder).read_dir().expect("lists").map(|it| it.expect("lists").path());
     let mut paths: Vec<_> = listed.filter(|path| has_extension(path)).collect();
     paths.sort();
     paths.iter().map(|path| fs::read(path).expect("reads")).collect()
 }
 
 #[test]
-fn any_bytes_are_refused_or_understood_as_a_tail() {
+fn any_bytes_are_refused_or_understood_as_a_segment() {
     let mut samples = Vec::new();
     for (seed, commands) in [(60, 12), (61, 150), (62, 400)] {
-        for file in files(seed, commands, "tail") {
+        for file in files(seed, commands, "db/log", "log") {
             // The next one may just have been made.
             if file.iter().any(|byte| *byte != 0) {
-                // Generations take turns, and the number of its own is at its beginning.
-                let slot = file[8] & SLOT;
-                let read = fuzzing::tail(slot.into(), &file).expect("is what was written").expect("was begun");
+                let read = fuzzing::segment(&file).expect("was begun");
                 assert!(!read.is_damaged && !read.entries.is_empty());
-                samples.push([&[slot], &file[..]].concat());
-                samples.push([&[slot | RESEALED], &file[..]].concat());
+                samples.push([&[0], &file[..]].concat());
+                samples.push([&[RESEALED], &file[..]].concat());
             }
         }
     }
-    assert!(samples.len() > 6, "some have two generations");
-    fuzz("tail", &samples, &["tenure t", "\0\0\0\0", "\0\0\0\u{1}"], |input| {
+    assert!(samples.len() > 6, "some are not the first");
+    fuzz("segment", &samples, &["tenure l", "\0\0\0\0", "\0\0\0\u{1}"], |input| {
         let Some((flags, bytes)) = input.split_first() else { return "empty".into() };
         let (mut bytes, is_resealed) = (bytes.to_vec(), flags & RESEALED != 0);
         if is_resealed {
-            fuzzing::reseal_tail(&mut bytes);
+            fuzzing::reseal_segment(&mut bytes);
         }
-        let read = match fuzzing::tail(u64::from(flags & SLOT), &bytes) {
-            Ok(Some(read)) => read,
-            Ok(None) => return "not begun".into(),
-            Err(error) => {
-                assert!(matches!(error, StoreError::Damaged(_)), "{error}");
-                return "damaged".into();
-            }
-        };
-        assert_eq!(read.generation % 2, u64::from(flags & SLOT));
+        let Some(read) = fuzzing::segment(&bytes) else { return "not begun".into() };
         let mut next = read.base;
         let mut understood = 0;
         for (first, value) in &read.entries {
-            // Nobody else says how many events it has, so that one too many or too few ends the tail there.
+            // Nobody else says how many events it has, so that one too many or too few ends the segment there.
             assert!(*first >= next, "entries follow each other");
             match fuzzing::decode_entry(*first, value) {
                 Ok(entry) => {
@@ -90,7 +79,7 @@ fn any_bytes_are_refused_or_understood_as_a_tail() {
 fn any_bytes_are_refused_or_understood_as_a_journal() {
     let mut samples = Vec::new();
     for (seed, commands) in [(63, 10), (64, 60)] {
-        for file in files(seed, commands, "jnl") {
+        for file in files(seed, commands, "db", "jnl") {
             let (valid, is_damaged) = fuzzing::journal(&file);
             assert!(valid > 0 && !is_damaged);
             // Without most of the zeros behind it.

@@ -148,8 +148,8 @@ fn gone(reader: &dyn LogReader, after: Seq) -> Option<Seq> {
 fn old_entries_are_let_go_but_not_before_the_rows_have_them() {
     let dir = tempfile::tempdir().expect("a directory");
     let retention = Retention { age: Ttl::from_millis(60_000), bytes: u64::MAX };
-    // The database does not lag behind.
-    let options = DiskOptions { retention, tail_bytes: Some(0), ..unsynced() };
+    // Each entry is a segment.
+    let options = DiskOptions { retention, segment_bytes: Some(0), ..unsynced() };
     let mut world = World::new(6, dir.path(), options);
     world.live(400);
     world.commit(true);
@@ -168,8 +168,10 @@ fn old_entries_are_let_go_but_not_before_the_rows_have_them() {
     world.pass(30_000);
     world.reopen();
     let oldest = gone(&*world.reader(), Seq(before)).expect("more is gone").0;
-    assert!(world.events[oldest as usize - 1].at.as_millis() + 60_000 > world.now.as_millis());
-    assert!(world.events[oldest as usize - 2].at.as_millis() + 60_000 <= world.now.as_millis());
+    // A segment goes when the next one has only what is old.
+    let end = world.ends.iter().find(|end| **end >= oldest).copied().expect("it is an entry's") as usize;
+    assert!(world.events[end].at.as_millis() + 60_000 > world.now.as_millis());
+    assert!(world.events[oldest as usize - 1].at.as_millis() + 60_000 <= world.now.as_millis());
     // The last entry stays, however old.
     world.commit(true);
     world.pass(600_000);
@@ -184,7 +186,7 @@ fn old_entries_are_let_go_but_not_before_the_rows_have_them() {
 fn a_log_that_is_too_large_lets_the_oldest_go() {
     let dir = tempfile::tempdir().expect("a directory");
     let retention = Retention { bytes: 20_000, ..Retention::default() };
-    let mut world = World::new(7, dir.path(), DiskOptions { retention, ..unsynced() });
+    let mut world = World::new(7, dir.path(), DiskOptions { retention, segment_bytes: Some(8_192), ..unsynced() });
     for round in 0..6 {
         world.live(300);
         world.commit(true);

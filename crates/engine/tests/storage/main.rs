@@ -8,5 +8,5 @@ mod fuzzing;
 mod garbage;
 mod history;
 mod recovery;
-mod tail;
+mod segments;
 mod world;

@@ -108,8 +108,10 @@ impl World {
         }
         let entry = (!events.is_empty()).then(|| Arc::new(Entry { first, at: self.now, events }));
         let rows = with_rows.then(|| self.rows.drain(self.machine.state()));
-        self.store.as_mut().expect("it is open").commit(Commit { entry, rows }).expect("a commit succeeds");
-        self.store.as_mut().expect("it is open").follow().expect("the database follows");
+        let store = self.store.as_mut().expect("it is open");
+        store.commit(Commit { entry, rows }).expect("a commit succeeds");
+        store.follow().expect("the database follows");
+        store.settle().expect("so does all else");
     }
 
     /// Ends what is due.

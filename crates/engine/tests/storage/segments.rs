@@ -1,0 +1,400 @@
+//! Servers that were not stopped: what the log has, the rows may lack.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tenure_engine::*;
+
+use crate::world::World;
+
+/// Small, so that there are many.
+const SEGMENT_BYTES: u64 = 16 * 1024;
+
+fn small() -> DiskOptions {
+    DiskOptions { segment_bytes: Some(SEGMENT_BYTES), ..DiskOptions::default() }
+}
+
+/// Small, and let go soon: files are used again.
+fn short_lived() -> DiskOptions {
+    DiskOptions { retention: Retention { bytes: 3 * SEGMENT_BYTES, ..Retention::default() }, ..small() }
+}
+
+/// The directory as it would be found if the process had died now, or with some older database.
+fn copy(from: &Path, but: impl Fn(&Path) -> bool) -> tempfile::TempDir {
+    let to = tempfile::tempdir().expect("a directory");
+    let mut folders = vec![from.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in folder.read_dir().expect("lists") {
+            let path = entry.expect("lists").path();
+            let target = to.path().join(path.strip_prefix(from).expect("inside"));
+            if path.is_dir() {
+                fs::create_dir_all(target).expect("makes");
+                folders.push(path);
+            } else if !but(&path) {
+                fs::copy(path, target).expect("copies");
+            }
+        }
+    }
+    to
+}
+
+fn is_log(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "log")
+}
+
+fn number(segment: &Path) -> u64 {
+    segment.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok()).expect("a number")
+}
+
+/// Those that were begun, oldest first.
+fn segments(dir: &Path) -> Vec<PathBuf> {
+    let files = dir.join("db/log").read_dir().expect("lists").map(|it| it.expect("lists").path());
+    let mut segments: Vec<_> = files.filter(|path| base(path).is_some()).collect();
+    segments.sort_by_key(|path| number(path));
+    segments
+}
+
+/// The first event of a segment, if it was begun.
+fn base(segment: &Path) -> Option<u64> {
+    let bytes = fs::read(segment).unwrap_or_default();
+    let word = |at: usize| bytes.get(at..at + 8).map(|it| u64::from_le_bytes(it.try_into().expect("eight bytes")));
+    (word(8)? == number(segment)).then(|| word(16))?
+}
+
+/// How many events a directory has, which are those that happened.
+fn open(world: &World, dir: &Path) -> Result<usize, StoreError> {
+    let (store, state) = DiskStore::open(dir, world.options)?;
+    let events = usize::try_from(state.counters().seq.0).expect("small");
+    assert_eq!(state, world.state_after(events), "what opens is what was, up to some event");
+    let query = EventQuery { after: Some(tenure_core::Seq(0)), limit: 1_000, ..EventQuery::default() };
+    let page = match store.reader().events(&query).expect("readable") {
+        Ok(page) => page,
+        Err(gone) => {
+            let query = EventQuery { after: Some(tenure_core::Seq(gone.oldest.0 - 1)), ..query };
+            store.reader().events(&query).expect("readable").expect("this is kept")
+        }
+    };
+    let first = page.items.first().map_or(0, |first| first.seq.0 as usize - 1);
+    assert_eq!(page.items, world.events[first..events.min(first + page.items.len())], "and so is the history");
+    Ok(events)
+}
+
+#[test]
+fn whatever_was_committed_is_there_after_a_crash_at_any_time() {
+    let cases = [(40, Durability::Sync, small()), (41, Durability::Os, small()), (42, Durability::Sync, short_lived())];
+    for (seed, durability, options) in cases {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut world = World::new(seed, dir.path(), DiskOptions { durability, ..options });
+        for _ in 0..60 {
+            world.live(20);
+            let crashed = copy(dir.path(), |_| false);
+            assert_eq!(open(&world, crashed.path()).expect("opens"), world.events.len());
+            assert_eq!(open(&world, crashed.path()).expect("opens again"), world.events.len());
+        }
+        let newest = segments(dir.path()).last().map(|segment| number(segment));
+        assert!(newest > Some(3), "there are some: {newest:?}");
+    }
+}
+
+#[test]
+fn what_the_rows_lack_is_in_the_log_however_old_they_are() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut world = World::new(42, dir.path(), short_lived());
+    // As the database was at some time, and how far its log went then.
+    let mut databases = Vec::new();
+    let (mut whole, mut missing) = (0, 0);
+    for _ in 0..40 {
+        world.live(25);
+        databases.push((copy(dir.path(), is_log), world.events.len()));
+        let segments = segments(dir.path());
+        let oldest = base(segments.first().expect("it was written to")).expect("it was begun");
+        for (database, events) in databases.iter().rev().step_by(3) {
+            let crashed = copy(database.path(), |_| false);
+            for segment in &segments {
+                let name = segment.file_name().expect("a name");
+                fs::copy(segment, crashed.path().join("db/log").join(name)).expect("copies");
+            }
+            match DiskStore::open(crashed.path(), world.options) {
+                Ok((_, state)) => {
+                    whole += 1;
+                    let (now, then) = (world.events.len(), *events);
+                    assert_eq!(state, world.state_after(now), "rows of {then} events or less, a log from {oldest} on");
+                }
+                Err(error) => {
+                    missing += 1;
+                    assert!(oldest > 1 && matches!(error, StoreError::Damaged(_)), "{error}");
+                }
+            }
+        }
+    }
+    assert!(whole > 50 && missing > 20, "{whole} were whole, {missing} were refused");
+}
+
+#[test]
+fn a_journal_that_is_torn_makes_no_difference() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut world = World::new(43, dir.path(), DiskOptions::default());
+    world.live(400);
+    world.commit(true);
+    let crashed = copy(dir.path(), |_| false);
+    let journal = crashed.path().join("db/0.jnl");
+    let bytes = fs::read(&journal).expect("reads");
+    let used = bytes.iter().rposition(|byte| *byte != 0).expect("it was written to") + 1;
+    // The first batch is what the directory was made with.
+    for cut in (400..used).step_by(used / 40) {
+        for (from, to) in [(cut, used), (cut, cut + 600)] {
+            let torn = copy(crashed.path(), |_| false);
+            let mut bytes = bytes.clone();
+            bytes[from..to.min(used)].fill(0);
+            fs::write(torn.path().join("db/0.jnl"), bytes).expect("writes");
+            assert_eq!(open(&world, torn.path()).expect("opens"), world.events.len(), "from {from} to {to}");
+        }
+    }
+}
+
+#[test]
+fn an_entry_that_was_being_written_is_dropped_and_damage_before_it_is_noticed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut world = World::new(44, dir.path(), DiskOptions::default());
+    let database = copy(dir.path(), is_log);
+    world.live(170);
+    while world.pending.is_empty() {
+        let acquire = world.acquire();
+        world.apply(tenure_core::Command::Acquire(acquire));
+    }
+    world.commit(false);
+    let [segment] = segments(dir.path()).try_into().expect("one is enough");
+    let bytes = fs::read(&segment).expect("reads");
+    let before_last = world.ends[world.ends.len() - 2] as usize;
+    let with = |bytes: &[u8]| {
+        let crashed = copy(database.path(), |_| false);
+        fs::write(crashed.path().join("db/log").join(segment.file_name().expect("a name")), bytes).expect("writes");
+        let opened = open(&world, crashed.path());
+        if opened.is_ok() {
+            assert_eq!(open(&world, crashed.path()).ok(), opened.as_ref().ok().copied(), "opens again");
+        }
+        opened
+    };
+    assert_eq!(with(&bytes).expect("opens"), world.events.len());
+
+    let used = bytes.iter().rposition(|byte| *byte != 0).expect("it was written to") + 1;
+    let record = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes")) as usize + 16;
+    let mut last = 4_096;
+    while bytes[last + 8..last + 16] != (before_last as u64 + 1).to_le_bytes() {
+        last += record(last).next_multiple_of(8);
+    }
+    for torn in (last..used).step_by(7) {
+        let mut bytes = bytes.clone();
+        bytes[torn..used].fill(0);
+        assert_eq!(with(&bytes).expect("opens"), before_last, "torn at {torn} of {last} to {used}");
+    }
+    let mut noticed = 0;
+    for at in (0..40).chain((4_096..last).step_by(61)) {
+        let mut bytes = bytes.clone();
+        bytes[at] ^= 4;
+        match with(&bytes) {
+            Ok(events) => assert_eq!(events, world.events.len(), "byte {at}"),
+            Err(error) => {
+                noticed += 1;
+                assert!(matches!(error, StoreError::Damaged(_)), "{error}");
+            }
+        }
+    }
+    assert!(noticed > 100, "{noticed}");
+    for cut in [1, 20, 31, 39, 40, 4_095] {
+        assert!(matches!(with(&bytes[..cut]), Err(StoreError::Damaged(_))), "a file of {cut} bytes was never begun");
+    }
+}
+
+#[test]
+fn an_entry_that_is_too_large_for_a_segment_gets_one_that_is_large_enough() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut world = World::new(45, dir.path(), small());
+    for _ in 0..6 {
+        world.live(10);
+        for _ in 0..600 {
+            let acquire = world.acquire();
+            world.apply(tenure_core::Command::Acquire(acquire));
+        }
+        world.commit(false);
+        let crashed = copy(dir.path(), |_| false);
+        assert_eq!(open(&world, crashed.path()).expect("opens"), world.events.len());
+        world.live(10);
+        let crashed = copy(dir.path(), |_| false);
+        assert_eq!(open(&world, crashed.path()).expect("opens"), world.events.len());
+    }
+    let sizes = segments(dir.path()).into_iter().map(|it| it.metadata().expect("is there").len());
+    assert!(sizes.max() > Some(SEGMENT_BYTES));
+}
+
+#[test]
+fn a_server_that_is_stopped_leaves_no_room_and_the_next_one_goes_on_in_the_same_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut world = World::new(46, dir.path(), DiskOptions::default());
+    for _ in 0..5 {
+        world.live(40);
+        let [segment] = segments(dir.path()).try_into().expect("one is enough");
+        assert_eq!(segment.metadata().expect("is there").len(), 1024 * 1024);
+        world.reopen();
+        drop(world.store.take());
+        assert!(segment.metadata().expect("is there").len() < 512 * 1024, "it has what was written");
+        assert_eq!(open(&world, dir.path()).expect("opens"), world.events.len());
+        world.store = Some(DiskStore::open(dir.path(), world.options).expect("opens").0);
+    }
+}
+
+#[test]
+fn files_are_used_again_when_the_history_has_let_go_of_them() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut world = World::new(47, dir.path(), short_lived());
+    let mut most = 0;
+    while segments(dir.path()).last().is_none_or(|newest| number(newest) < 20) {
+        world.live(20);
+        world.commit(true);
+        most = most.max(dir.path().join("db/log").read_dir().expect("lists").count());
+    }
+    assert!(most <= 12, "{most} files, of which three may be full");
+    let crashed = copy(dir.path(), |_| false);
+    assert_eq!(open(&world, crashed.path()).expect("opens"), world.events.len());
+    world.reopen();
+}
+
+/// Commits once more what happened from this event on, as somebody who knows nothing of the first time.
+fn commit_again(world: &World, store: &mut DiskStore, from: usize, count: usize) -> usize {
+    for recorded in world.events[from..].iter().take(count) {
+        let entry = Entry { first: recorded.seq, at: recorded.at, events: vec![recorded.event.clone()] };
+        store.commit(Commit { entry: Some(Arc::new(entry)), rows: None }).expect("commits");
+    }
+    world.events.len().min(from + count)
+}
+
+#[test]
+fn what_was_given_up_because_it_was_never_synced_is_not_found_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let os = DiskOptions { durability: Durability::Os, ..small() };
+    let mut world = World::new(48, dir.path(), os);
+    world.live(100);
+    let database = copy(dir.path(), is_log);
+    let then = world.events.len() as u64;
+    // Some of what the rows lack is in each of several segments.
+    while segments(dir.path()).iter().filter(|it| base(it).expect("was begun") > then).count() < 3 {
+        world.live(5);
+    }
+    let all = segments(dir.path());
+    for lost in 0..all.len() {
+        if base(&all[lost]).expect("was begun") <= then {
+            continue;
+        }
+        for durability in [Durability::Os, Durability::Sync] {
+            let crashed = copy(database.path(), |_| false);
+            for (index, segment) in all.iter().enumerate() {
+                let mut bytes = fs::read(segment).expect("reads");
+                if index == lost {
+                    // The first blocks of entries were not written when the power went.
+                    bytes[4_096..4_096 + 1_024].fill(0);
+                }
+                let name = segment.file_name().expect("a name");
+                fs::write(crashed.path().join("db/log").join(name), bytes).expect("writes");
+            }
+            world.options.durability = durability;
+            let found = open(&world, crashed.path()).expect("opens");
+            assert!(found < world.events.len(), "something is lost");
+            assert_eq!(open(&world, crashed.path()).expect("opens again"), found, "{lost}, {durability:?}");
+
+            let (mut store, _) = DiskStore::open(crashed.path(), world.options).expect("opens");
+            let all = commit_again(&world, &mut store, found, 5);
+            let killed = copy(crashed.path(), |_| false);
+            assert_eq!(open(&world, killed.path()).expect("opens after a crash"), all, "{lost}, {durability:?}");
+        }
+    }
+}
+
+#[test]
+fn a_segment_that_was_being_begun_when_the_power_went_is_not_missed() {
+    for options in [small(), short_lived()] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut world = World::new(49, dir.path(), options);
+        let mut begun = 0;
+        while begun < 8 {
+            let before = segments(dir.path());
+            let header = |segment: &PathBuf| fs::read(segment).expect("reads")[..40].to_vec();
+            let another = before.first().map(header);
+            let known = world.events.len();
+            let acquire = world.acquire();
+            world.apply(tenure_core::Command::Acquire(acquire));
+            world.commit(false);
+            let Some(newest) = segments(dir.path()).pop() else { continue };
+            if before.contains(&newest) || before.is_empty() {
+                continue;
+            }
+            begun += 1;
+            // Its first entry is on the disk, and its header is not yet; or it still has the name and the header of another.
+            for older in [Some([0; 40].to_vec()), another].into_iter().flatten() {
+                // The file of the next one is made ready later.
+                let crashed = copy(dir.path(), |path| is_log(path) && number(path) > number(&newest));
+                let mut bytes = fs::read(&newest).expect("reads");
+                bytes[..40].copy_from_slice(&older);
+                fs::write(crashed.path().join("db/log").join(newest.file_name().expect("a name")), bytes)
+                    .expect("writes");
+                assert_eq!(open(&world, crashed.path()).expect("opens"), known, "nobody had an answer to the last");
+            }
+            // So that segments can be let go.
+            world.commit(true);
+        }
+    }
+}
+
+#[test]
+fn damage_in_a_journal_that_the_log_does_not_make_up_for_costs_nothing_but_what_is_damaged() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut world = World::new(50, dir.path(), short_lived());
+    while segments(dir.path()).first().and_then(|oldest| base(oldest)).is_none_or(|base| base < 200) {
+        world.live(20);
+        world.commit(true);
+    }
+    let crashed = copy(dir.path(), |_| false);
+    let journal = crashed.path().join("db/0.jnl");
+    let whole = fs::read(&journal).expect("reads");
+    let mut damaged = whole.clone();
+    // The first batch is what the directory was made with.
+    damaged[2_000] ^= 4;
+    fs::write(&journal, &damaged).expect("writes");
+    for _ in 0..2 {
+        let error = open(&world, crashed.path()).expect_err("something is missing");
+        assert!(matches!(error, StoreError::Damaged(_)), "{error}");
+        assert!(error.to_string().contains("0.jnl cannot be read from byte"), "{error}");
+        assert!(fs::read(&journal).expect("reads") == damaged, "all of it is still there");
+    }
+    fs::write(&journal, whole).expect("writes");
+    assert_eq!(open(&world, crashed.path()).expect("opens"), world.events.len());
+}
+
+#[test]
+fn a_segment_that_is_missing_or_damaged_is_known_to_be() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut world = World::new(51, dir.path(), small());
+    while segments(dir.path()).len() < 5 {
+        world.live(20);
+    }
+    world.commit(true);
+    drop(world.store.take());
+    let all = segments(dir.path());
+    let ask = |dir: &Path| {
+        let (store, state) = DiskStore::open(dir, world.options)?;
+        assert_eq!(state, world.state_after(world.events.len()));
+        store.reader().events(&EventQuery { limit: 1_000, ..EventQuery::default() })
+    };
+    for (index, segment) in all.iter().enumerate() {
+        let name = segment.file_name().expect("a name");
+        let gone = copy(dir.path(), |path| path.file_name() == Some(name));
+        let damaged = copy(dir.path(), |_| false);
+        let mut bytes = fs::read(segment).expect("reads");
+        bytes[9] ^= 1;
+        fs::write(damaged.path().join("db/log").join(name), bytes).expect("writes");
+        for crashed in [gone, damaged] {
+            let error = ask(crashed.path()).expect_err("it is missed");
+            assert!(matches!(error, StoreError::Damaged(_)), "segment {index}: {error}");
+        }
+    }
+}
