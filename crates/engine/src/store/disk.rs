@@ -121,6 +121,9 @@ impl DiskStore {
         };
         let cut = journal::check(&directory.db(), journal)?;
         let opened = directory.open_db().and_then(|(db, keyspaces)| {
+            if let Some(cut) = &cut {
+                cut.check([&keyspaces.meta, &keyspaces.rows])?;
+            }
             let recovered = recover(&keyspaces, found, written, options.pool_idle)?;
             Ok((db, keyspaces, recovered))
         });
@@ -167,8 +170,10 @@ impl DiskStore {
             self.directory.set_format()?;
             return self.db.delete_keyspace(old).map_err(write_error);
         }
+        // First what is behind the log's end: it must not be found again, when other events have got the same numbers.
+        self.writer.remove(std::mem::take(&mut recovered.unneeded))?;
         if let Some(end) = recovered.end.take() {
-            self.writer.resume(end, &recovered.unneeded)?;
+            self.writer.resume(end)?;
         }
         if self.rows.is_some() { self.write_all_rows() } else { Ok(()) }
     }
@@ -285,15 +290,20 @@ impl DiskStore {
 
     /// What nobody waits for.
     fn follow(&mut self) -> Result<(), StoreError> {
+        self.writer.look_after_chores()?;
+        if self.syncing.as_ref().is_some_and(JoinHandle::is_finished) {
+            self.all_synced_so_far()?;
+        }
         self.write_rows()?;
         if std::mem::take(&mut self.may_let_go) {
             self.let_go()?;
         }
-        if self.writer.has_chores() {
+        // They rely on what is being synced, and would not hear that it failed.
+        if self.writer.has_chores() && self.syncing.is_none() {
             self.writer.do_chores(&self.directory.db())?;
         }
-        if self.unsynced >= UNSYNCED_BYTES_MAX && self.durability == Durability::Sync {
-            self.sync_some()?;
+        if self.unsynced >= UNSYNCED_BYTES_MAX && self.durability == Durability::Sync && self.syncing.is_none() {
+            self.sync_some();
         }
         Ok(())
     }
@@ -314,16 +324,11 @@ impl DiskStore {
     }
 
     /// Syncs the journal beside the commits, so that whoever relies on all of it has less to do.
-    fn sync_some(&mut self) -> Result<(), StoreError> {
-        if self.syncing.as_ref().is_some_and(|thread| !thread.is_finished()) {
-            return Ok(());
-        }
-        self.all_synced_so_far()?;
+    fn sync_some(&mut self) {
         self.unsynced = 0;
         let db = self.directory.db();
         let sync = move || journal::sync(&db);
         self.syncing = std::thread::Builder::new().name("tenure-sync".into()).spawn(sync).ok();
-        Ok(())
     }
 
     /// A sync that has failed is told once, so whoever syncs next may not hear of it.
@@ -339,7 +344,9 @@ impl DiskStore {
     fn close(&mut self) -> Result<(), StoreError> {
         let sync = self.durability == Durability::Sync;
         self.write_rows()?;
-        self.db.persist(if sync { PersistMode::SyncAll } else { PersistMode::Buffer }).map_err(write_error)?;
+        // What is removed must be in the rows, whatever is lost.
+        let persist = if sync || self.writer.has_let_go() { PersistMode::SyncAll } else { PersistMode::Buffer };
+        self.db.persist(persist).map_err(write_error)?;
         self.writer.close(sync)
     }
 }
@@ -533,7 +540,7 @@ fn replay_segments(
                     Some(Ok(next)) => Some(next.base),
                     _ => None,
                 };
-                let contents = Contents::read(&bytes, segment.base, needed, next);
+                let contents = Contents::read(&bytes, segment, needed, next);
                 for (first, value) in &contents.needed {
                     replay(&codec::decode_entry(*first, &bytes[value.clone()])?)?;
                 }

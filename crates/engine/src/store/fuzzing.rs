@@ -5,7 +5,7 @@ use tenure_core::{Seq, State, Timestamp, Ttl};
 
 use super::layout::Address;
 use super::recovery::Recovery;
-use super::segments::{self, Contents};
+use super::segments::{self, Contents, RecordHeader};
 use super::{Entry, RowChanges, StoreError, codec, journal};
 
 /// The key of a row, and its message.
@@ -50,20 +50,20 @@ pub struct SegmentRead {
 
 /// What a start would read in a file of the log; none if it does not begin as a segment does.
 pub fn segment(bytes: &[u8]) -> Option<SegmentRead> {
-    let (_, base, _) = segments::read_header(bytes.get(..segments::HEADER_BYTES)?)?;
-    let contents = Contents::read(bytes, base, base, None);
+    let segment = segments::read_header(bytes.get(..segments::HEADER_BYTES)?)?;
+    let contents = Contents::read(bytes, &segment, segment.base, None);
     let entries = contents.needed.into_iter().map(|(first, value)| (first, bytes[value].to_vec()));
-    Some(SegmentRead { base, entries: entries.collect(), is_damaged: contents.is_damaged })
+    Some(SegmentRead { base: segment.base, entries: entries.collect(), is_damaged: contents.is_damaged })
 }
 
 /// The same file with right checksums, of what begins it and of what could be entries, whatever they say.
 pub fn reseal_segment(bytes: &mut [u8]) {
     let word = |bytes: &[u8], at: usize| bytes[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
     let Some(begun) = bytes.get_mut(..segments::HEADER_BYTES) else { return };
-    let header = segments::header(word(begun, 8), Seq(word(begun, 16)), Timestamp::from_millis(word(begun, 24)));
-    begun.copy_from_slice(&header);
+    let (number, base, at, salt) = (word(begun, 8), word(begun, 16), word(begun, 24), word(begun, 32));
+    begun.copy_from_slice(&segments::header(number, Seq(base), Timestamp::from_millis(at), salt));
     let mut rest = bytes.get_mut(segments::ENTRIES_BEGIN..).unwrap_or_default();
-    while let Some((begun, record)) = rest.split_at_mut_checked(segments::RECORD_HEADER_BYTES) {
+    while let Some((begun, record)) = rest.split_first_chunk_mut::<{ segments::RECORD_HEADER_BYTES }>() {
         let length = word(begun, 0) & u64::from(u32::MAX);
         let Some(value) = usize::try_from(length).ok().and_then(|length| record.get_mut(..length)) else { return };
         let sealed = Address::Entry(Seq(word(begun, 8))).seal_bytes(Address::message(value));
@@ -71,6 +71,7 @@ pub fn reseal_segment(bytes: &mut [u8]) {
             return;
         }
         value.copy_from_slice(&sealed);
+        *begun = RecordHeader::reseal(begun, salt, value);
         let next = segments::record_bytes(value) - segments::RECORD_HEADER_BYTES;
         rest = record.get_mut(next..).unwrap_or_default();
     }

@@ -12,6 +12,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use fjall::{AbstractTree, Keyspace};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::StoreError;
@@ -36,9 +37,21 @@ pub(super) struct Cut {
     path: PathBuf,
     at: u64,
     bytes: Vec<u8>,
+    /// The number of the batch before it.
+    number: Option<u64>,
 }
 
 impl Cut {
+    /// Whether the database has nothing of it. It syncs its journal before it writes a table, so tables that are ahead of where
+    /// the journal could be read tell that it could be read further once.
+    pub(super) fn check(&self, keyspaces: [&Keyspace; 2]) -> Result<(), StoreError> {
+        let highest = keyspaces.iter().filter_map(|keyspace| keyspace.tree.get_highest_persisted_seqno()).max();
+        if highest > self.number {
+            return Err(StoreError::Damaged("the tables have what the journal has not".into()));
+        }
+        Ok(())
+    }
+
     /// Puts it back, and tells of it: where the log has what the journal lacks, a batch that is damaged looks like one that was never
     /// completed.
     pub(super) fn undo(self, missed: StoreError) -> StoreError {
@@ -110,7 +123,7 @@ fn check_active(path: &Path, written: Written, mut number: Option<u64>) -> Resul
         file.sync_all()
     };
     cut().map_err(|error| StoreError::Io(format!("cannot repair {}: {error}", path.display())))?;
-    Ok(Some(Cut { path: path.to_owned(), at: valid as u64, bytes: bytes[valid..].to_vec() }))
+    Ok(Some(Cut { path: path.to_owned(), at: valid as u64, bytes: bytes[valid..].to_vec(), number }))
 }
 
 /// All before the zeros at the end.

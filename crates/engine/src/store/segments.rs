@@ -16,20 +16,24 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tenure_core::{Seq, Timestamp, Ttl};
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::codec::NUMBER_MAX;
 use super::{Entry, StoreError, codec, journal};
 
 const MAGIC: &[u8; 8] = b"tenure l";
-/// Magic, number, first event, its time, checksum of these; within a sector, so that it is written or not.
-pub(super) const HEADER_BYTES: usize = 40;
+/// Magic, number, first event, its time, salt, checksum of these; within a sector, so that it is written or not.
+pub(super) const HEADER_BYTES: usize = 48;
 /// Entries begin after the first block.
 pub(super) const ENTRIES_BEGIN: usize = 4_096;
 const ENTRIES_START: u64 = ENTRIES_BEGIN as u64;
-/// Length of the value, number of events, number of the first.
-pub(super) const RECORD_HEADER_BYTES: usize = 16;
+/// Length of the value, number of events, number of the first, checksum of these and of how the value begins, with the segment's salt.
+/// Nobody knows the salt, so that nothing that somebody had written, as a label perhaps, can be taken for an entry; and what the file
+/// had when it was another segment has another.
+pub(super) const RECORD_HEADER_BYTES: usize = 24;
 const RECORD_ALIGN: usize = 8;
+/// The envelope of a value, with its checksum.
+const VALUE_BEGIN_BYTES: usize = 9;
 /// Each segment may have twice as much as the one before, up to a second's worth of a busy server: most servers never
 /// need more than the first.
 const FIRST_BYTES: u64 = 1024 * 1024;
@@ -46,12 +50,13 @@ const PART_MILLIS_MIN: u64 = 60_000;
 const LOOKED_UP_MAX: usize = 4;
 
 /// A segment that was begun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Segment {
     pub(super) number: u64,
     /// Its first event, and when that was.
     pub(super) base: Seq,
     pub(super) at: Timestamp,
+    pub(super) salt: u64,
     /// How large its file is.
     pub(super) bytes: u64,
 }
@@ -115,11 +120,15 @@ impl Segments {
         file.read_exact_at(&mut begun, at).map_err(unreadable)?;
         let room = file.metadata().map_err(unreadable)?.len().saturating_sub(at + RECORD_HEADER_BYTES as u64);
         let header = RecordHeader::read(&begun);
+        let is_damaged = || StoreError::Damaged(why_damaged(&path.display(), at));
         if header.first != first || u64::from(header.length) > room {
-            return Err(damaged(&path.display(), at));
+            return Err(is_damaged());
         }
         let mut value = vec![0; header.length as usize];
         file.read_exact_at(&mut value, at + RECORD_HEADER_BYTES as u64).map_err(unreadable)?;
+        if header.checksum != header.right_checksum(segment.salt, &value) {
+            return Err(is_damaged());
+        }
         codec::decode_entry(first, &value)
     }
 
@@ -137,7 +146,7 @@ impl Segments {
         let unreadable = |error| StoreError::Io(format!("cannot read {}: {error}", path.display()));
         let (file, bytes) = open().map_err(unreadable)?;
         // What cannot be read is found out by whoever asks for it.
-        let entries = Contents::read(&bytes, segment.base, Seq(u64::MAX), end).places;
+        let entries = Contents::read(&bytes, &segment, Seq(u64::MAX), end).places;
         let places = Arc::new(Places { file, entries: RwLock::new(entries) });
         looked_up.push_back((segment.number, places.clone()));
         if looked_up.len() > LOOKED_UP_MAX {
@@ -184,6 +193,8 @@ pub(super) struct Writer {
     is_prepared: bool,
     /// Let go, and not yet removed.
     gone: Vec<Segment>,
+    /// The newest of those that were let go, if its file can be used again.
+    spare: Option<Segment>,
     /// Files that cannot be read, and go with those around them.
     unreadable: Vec<u64>,
     /// For values under way to the disk.
@@ -195,6 +206,7 @@ pub(super) struct Writer {
 struct Current {
     number: u64,
     since: Timestamp,
+    salt: u64,
     places: Arc<Places>,
     /// Where the next entry goes.
     at: u64,
@@ -225,6 +237,7 @@ impl Writer {
             is_waited_for: Arc::default(),
             is_prepared: false,
             gone: Vec::new(),
+            spare: None,
             unreadable,
             buffer: Vec::new(),
             first_bytes: bytes.unwrap_or(FIRST_BYTES),
@@ -236,28 +249,45 @@ impl Writer {
         &self.segments
     }
 
-    /// Goes on where the log ends, and removes what is behind it: it is nobody's, and must not be found again.
-    pub(super) fn resume(&mut self, end: End, unneeded: &[u64]) -> Result<(), StoreError> {
+    /// Removes files that nobody needs, from both ends, so that a crash on the way leaves no gap.
+    pub(super) fn remove(&self, mut unneeded: Vec<u64>) -> Result<(), StoreError> {
+        if unneeded.is_empty() {
+            return Ok(());
+        }
+        let first = self.segments.listed().front().map_or(0, |first| first.number);
+        unneeded.sort_unstable();
+        let later = unneeded.split_off(unneeded.partition_point(|number| *number < first));
+        for number in unneeded.into_iter().chain(later.into_iter().rev()) {
+            remove(&self.segments.path(number))?;
+        }
+        sync_folder(&self.segments.folder)
+    }
+
+    /// Goes on where the log ends. What is behind it is nobody's, and must not be found again.
+    pub(super) fn resume(&mut self, end: End) -> Result<(), StoreError> {
         let path = self.segments.path(end.number);
-        let since = self.segments.listed().back().map_or(Timestamp::default(), |newest| newest.at);
+        let newest = self.segments.listed_mut().back_mut().map(|newest| {
+            newest.bytes = end.at;
+            *newest
+        });
+        let newest = newest.expect("the log ends in a segment");
         let open = || -> io::Result<File> {
             let file = File::options().read(true).write(true).open(&path)?;
-            if file.metadata()?.len() != end.at {
-                file.set_len(end.at)?;
-                file.sync_all()?;
+            file.set_len(end.at)?;
+            // Whoever wrote the last entry may not have synced it, or may have failed to: then the system takes it for clean.
+            if let Some((_, at)) = end.places.last() {
+                let mut entry = vec![0; usize::try_from(end.at - at).map_err(io::Error::other)?];
+                file.read_exact_at(&mut entry, *at)?;
+                file.write_all_at(&entry, *at)?;
             }
+            file.sync_all()?;
             Ok(file)
         };
         let file = open().map_err(|error| failed(&path, &error))?;
-        for number in unneeded {
-            remove(&self.segments.path(*number))?;
-        }
-        if !unneeded.is_empty() {
-            sync_folder(&self.segments.folder)?;
-        }
         self.set_current(Current {
             number: end.number,
-            since,
+            since: newest.at,
+            salt: newest.salt,
             places: Arc::new(Places { file, entries: RwLock::new(end.places) }),
             at: end.at,
             bytes: end.at,
@@ -286,10 +316,9 @@ impl Writer {
         let current = self.current.as_mut().expect("it was just begun");
         let length = u32::try_from(value.len()).expect("it has room in a file");
         let events = u32::try_from(entry.events.len()).expect("a batch is bounded");
+        let header = RecordHeader { length, events, first: entry.first, checksum: 0 };
         self.buffer.clear();
-        self.buffer.extend(length.to_le_bytes());
-        self.buffer.extend(events.to_le_bytes());
-        self.buffer.extend(entry.first.0.to_le_bytes());
+        self.buffer.extend(header.sealed(current.salt, value));
         self.buffer.extend(value);
         let written = current.places.file.write_all_at(&self.buffer, current.at);
         let synced = written.and_then(|()| if sync { current.places.file.sync_data() } else { Ok(()) });
@@ -325,18 +354,20 @@ impl Writer {
         let number = self.segments.next_number();
         let path = self.segments.path(number);
         let needed = self.first_bytes.max(ENTRIES_START + record_bytes(value) as u64);
+        let salt =
+            getrandom::u64().map_err(|error| StoreError::Io(format!("the system has no randomness: {error}")))?;
         let open = || -> io::Result<(File, u64)> {
             make(&path, needed, || true)?;
             let file = File::options().read(true).write(true).open(&path)?;
-            file.write_all_at(&header(number, entry.first, entry.at), 0)?;
+            file.write_all_at(&header(number, entry.first, entry.at, salt), 0)?;
             let bytes = file.metadata()?.len();
             Ok((file, bytes))
         };
         let (file, bytes) = open().map_err(|error| failed(&path, &error))?;
         self.is_prepared = false;
-        self.segments.listed_mut().push_back(Segment { number, base: entry.first, at: entry.at, bytes });
+        self.segments.listed_mut().push_back(Segment { number, base: entry.first, at: entry.at, salt, bytes });
         let places = Arc::new(Places { file, entries: RwLock::default() });
-        self.set_current(Current { number, since: entry.at, places, at: ENTRIES_START, bytes });
+        self.set_current(Current { number, since: entry.at, salt, places, at: ENTRIES_START, bytes });
         Ok(())
     }
 
@@ -363,19 +394,27 @@ impl Writer {
         found
     }
 
-    /// Nobody is told of these any more. Their files go with the next chores.
+    /// Nobody is told of these any more. Their files go with the next chores, but for the newest, which is kept to be used again.
     pub(super) fn let_go(&mut self, gone: Vec<Segment>) {
         let mut listed = self.segments.listed_mut();
         listed.retain(|segment| !gone.contains(segment));
         let first = listed.front().map_or(u64::MAX, |first| first.number);
-        self.gone.extend(gone);
+        drop(listed);
+        self.gone.extend(self.spare.take().into_iter().chain(gone));
         // They are of no use, whatever they are.
         let unreadable = self.unreadable.extract_if(.., |number| *number < first);
-        self.gone.extend(unreadable.map(|number| Segment { number, base: Seq(0), at: Timestamp::default(), bytes: 0 }));
+        self.gone.extend(unreadable.map(|number| Segment { number, ..Segment::default() }));
+        // In their order, so that a crash on the way leaves no gap.
+        self.gone.sort_unstable_by_key(|segment| segment.number);
+        self.spare = self.gone.pop_if(|newest| newest.bytes == self.bytes_max);
     }
 
     pub(super) fn has_chores(&self) -> bool {
         !self.gone.is_empty() || self.needs_next()
+    }
+
+    pub(super) fn has_let_go(&self) -> bool {
+        !self.gone.is_empty() || self.spare.is_some()
     }
 
     /// Whether the next file is to be made ready: there is time for it while this one is filled.
@@ -387,34 +426,35 @@ impl Writer {
     /// Beside what else happens, if nothing of the kind does already: syncs all that the database `db` has been told, removes what was
     /// let go, and makes the next file ready if it is time to.
     pub(super) fn do_chores(&mut self, db: &Path) -> Result<(), StoreError> {
-        if self.chores.as_ref().is_some_and(|chores| !chores.is_finished()) {
+        if self.chores.is_some() {
             return Ok(());
         }
-        self.chores_done()?;
-        let mut next = self.needs_next().then(|| {
+        let next = self.needs_next().then(|| {
             let bytes = self.current.as_ref().map_or(self.first_bytes, |current| current.bytes * 2);
             (self.segments.path(self.segments.next_number()), bytes.clamp(self.first_bytes, self.bytes_max))
         });
         self.is_prepared |= next.is_some();
-        let gone: Vec<_> = self.gone.drain(..).map(|it| (self.segments.path(it.number), it.bytes)).collect();
+        let spare = self.spare.take_if(|spare| next.as_ref().is_some_and(|(_, bytes)| *bytes == spare.bytes));
+        let spare = spare.map(|spare| self.segments.path(spare.number));
+        let gone: Vec<_> = self.gone.drain(..).map(|it| self.segments.path(it.number)).collect();
         let (folder, db) = (self.segments.folder.clone(), db.to_owned());
         self.is_waited_for.store(false, Ordering::Relaxed);
         let is_waited_for = self.is_waited_for.clone();
         let chores = move || {
             journal::sync(&db)?;
-            for (path, bytes) in &gone {
-                match next.take_if(|(_, wanted)| wanted == bytes) {
-                    Some((next, _)) => reuse(path, &next)?,
-                    None => remove(path)?,
-                }
-            }
+            gone.iter().try_for_each(|path| remove(path))?;
             if !gone.is_empty() {
                 sync_folder(&folder)?;
             }
+            let Some((next, bytes)) = next else { return Ok(()) };
+            let ready = || -> io::Result<()> {
+                if let Some(spare) = &spare {
+                    reuse(spare, &next)?;
+                }
+                make(&next, bytes, || is_waited_for.load(Ordering::Relaxed))
+            };
             // Without room for more it stays as it is, and is made large enough when it is begun.
-            if let Some((next, bytes)) = next
-                && let Err(error) = make(&next, bytes, || is_waited_for.load(Ordering::Relaxed))
-            {
+            if let Err(error) = ready() {
                 tracing::warn!(file = %next.display(), %error, "cannot make a file ready");
             }
             Ok(())
@@ -425,6 +465,11 @@ impl Writer {
             Err(_) => chores()?,
         }
         Ok(())
+    }
+
+    /// Hears of chores that are done.
+    pub(super) fn look_after_chores(&mut self) -> Result<(), StoreError> {
+        if self.chores.as_ref().is_some_and(JoinHandle::is_finished) { self.chores_done() } else { Ok(()) }
     }
 
     pub(super) fn chores_done(&mut self) -> Result<(), StoreError> {
@@ -446,10 +491,9 @@ impl Writer {
             if sync { current.places.file.sync_all() } else { Ok(()) }
         };
         cut().map_err(|error| failed(&path, &error))?;
-        for number in self.gone.drain(..).map(|it| it.number).chain([self.segments.next_number()]) {
-            remove(&self.segments.path(number))?;
-        }
-        if sync { sync_folder(&self.segments.folder) } else { Ok(()) }
+        let gone = self.gone.drain(..).chain(self.spare.take()).map(|it| it.number);
+        let unneeded = gone.chain([self.segments.next_number()]).collect();
+        self.remove(unneeded)
     }
 }
 
@@ -495,7 +539,7 @@ pub(super) fn find(folder: &Path) -> Result<Found, StoreError> {
             Ok(Some(_)) if length < ENTRIES_START => {
                 found.segments.push_back(Err((*number, why_damaged(&path.display(), length))));
             }
-            Ok(Some((base, at))) => found.segments.push_back(Ok(Segment { number: *number, base, at, bytes: length })),
+            Ok(Some(segment)) => found.segments.push_back(Ok(Segment { bytes: length, ..segment })),
             Ok(None) => found.unbegun.push(*number),
             Err(()) => found.segments.push_back(Err((*number, why_damaged(&path.display(), 0)))),
         }
@@ -503,15 +547,15 @@ pub(super) fn find(folder: &Path) -> Result<Found, StoreError> {
     Ok(found)
 }
 
-/// What a file begins with: the first event of the segment and its time, or nothing yet.
-fn begun_as(begun: &[u8], number: u64, is_last: bool) -> Result<Option<(Seq, Timestamp)>, ()> {
+/// The segment that a file begins as, or nothing yet.
+fn begun_as(begun: &[u8], number: u64, is_last: bool) -> Result<Option<Segment>, ()> {
     if is_last && begun.iter().all(|byte| *byte == 0) {
         return Ok(None);
     }
     match read_header(begun) {
-        Some((found, base, at)) if found == number => Ok(Some((base, at))),
+        Some(segment) if segment.number == number => Ok(Some(segment)),
         // It was another segment, and is about to be this one.
-        Some((found, ..)) if is_last && found < number => Ok(None),
+        Some(segment) if is_last && segment.number < number => Ok(None),
         _ => Err(()),
     }
 }
@@ -545,10 +589,10 @@ impl Contents {
     /// Reads a file. Entries with events from `needed` on must be what was written; of others it is enough where they are. The segment
     /// ends before `end`. The newest has none: an entry that was not completely written ends it, unless there is one
     /// behind it, since each was synced before the next was written.
-    pub(super) fn read(bytes: &[u8], base: Seq, needed: Seq, end: Option<Seq>) -> Self {
-        let mut contents = Self { next: base, at: ENTRIES_BEGIN, ..Self::default() };
+    pub(super) fn read(bytes: &[u8], segment: &Segment, needed: Seq, end: Option<Seq>) -> Self {
+        let mut contents = Self { next: segment.base, at: ENTRIES_BEGIN, ..Self::default() };
         while Some(contents.next) != end
-            && let Some((header, value)) = record(bytes, contents.at)
+            && let Some((header, value)) = record(bytes, contents.at, segment.salt)
             && header.first == contents.next
         {
             let next = Seq(header.first.0.saturating_add(header.events.into()));
@@ -565,13 +609,10 @@ impl Contents {
             contents.next = next;
             contents.at += record_bytes(&bytes[value]);
         }
-        // What earlier segments left has lower numbers, and there are fewer events than bytes. So what only looks like an
-        // entry is seldom looked at: its checksum may be over the rest of the file.
-        let could_be = |header: &RecordHeader| header.first >= base && header.first.0 - base.0 < bytes.len() as u64;
         contents.is_damaged = match end {
             Some(end) => contents.next != end,
             None => (contents.at..bytes.len()).step_by(RECORD_ALIGN).any(|at| {
-                let found = record(bytes, at).filter(|(header, _)| could_be(header));
+                let found = record(bytes, at, segment.salt);
                 found.is_some_and(|(header, value)| codec::decode_entry_time(header.first, &bytes[value]).is_ok())
             }),
         };
@@ -579,53 +620,82 @@ impl Contents {
     }
 }
 
-struct RecordHeader {
+pub(super) struct RecordHeader {
     length: u32,
     events: u32,
     first: Seq,
+    checksum: u64,
 }
 
 impl RecordHeader {
     fn read(bytes: &[u8; RECORD_HEADER_BYTES]) -> Self {
-        let (length, rest) = bytes.split_first_chunk().expect("there are sixteen");
-        let (events, first) = rest.split_first_chunk().expect("there are twelve");
+        let (length, rest) = bytes.split_first_chunk().expect("there are twenty-four");
+        let (events, rest) = rest.split_first_chunk().expect("there are twenty");
+        let (first, checksum) = rest.split_first_chunk().expect("there are sixteen");
         Self {
             length: u32::from_le_bytes(*length),
             events: u32::from_le_bytes(*events),
-            first: Seq(u64::from_le_bytes(first.try_into().expect("there are eight"))),
+            first: Seq(u64::from_le_bytes(*first)),
+            checksum: u64::from_le_bytes(checksum.try_into().expect("there are eight")),
         }
+    }
+
+    /// Over the beginning of the value too, where its own checksum is.
+    fn right_checksum(&self, salt: u64, value: &[u8]) -> u64 {
+        let mut hasher = Xxh3::with_seed(salt);
+        hasher.update(&self.length.to_le_bytes());
+        hasher.update(&self.events.to_le_bytes());
+        hasher.update(&self.first.0.to_le_bytes());
+        hasher.update(&value[..value.len().min(VALUE_BEGIN_BYTES)]);
+        hasher.digest()
+    }
+
+    fn sealed(&self, salt: u64, value: &[u8]) -> [u8; RECORD_HEADER_BYTES] {
+        let mut bytes = [0; RECORD_HEADER_BYTES];
+        bytes[..4].copy_from_slice(&self.length.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.events.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.first.0.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.right_checksum(salt, value).to_le_bytes());
+        bytes
+    }
+
+    /// The same with the right checksum, whatever it says.
+    pub(super) fn reseal(bytes: &[u8; RECORD_HEADER_BYTES], salt: u64, value: &[u8]) -> [u8; RECORD_HEADER_BYTES] {
+        Self::read(bytes).sealed(salt, value)
     }
 }
 
-/// What could be an entry there, and where its value is.
-fn record(bytes: &[u8], at: usize) -> Option<(RecordHeader, std::ops::Range<usize>)> {
+/// The entry that begins there, and where its value is, if its header is what was written.
+fn record(bytes: &[u8], at: usize, salt: u64) -> Option<(RecordHeader, std::ops::Range<usize>)> {
     let header = RecordHeader::read(bytes.get(at..)?.first_chunk()?);
     let begin = at + RECORD_HEADER_BYTES;
     let end = begin.checked_add(usize::try_from(header.length).ok()?)?;
-    (header.events > 0 && end <= bytes.len()).then_some((header, begin..end))
+    let value = bytes.get(begin..end)?;
+    (header.events > 0 && header.checksum == header.right_checksum(salt, value)).then_some((header, begin..end))
 }
 
 pub(super) fn record_bytes(value: &[u8]) -> usize {
     (RECORD_HEADER_BYTES + value.len()).next_multiple_of(RECORD_ALIGN)
 }
 
-pub(super) fn header(number: u64, base: Seq, at: Timestamp) -> [u8; HEADER_BYTES] {
+pub(super) fn header(number: u64, base: Seq, at: Timestamp, salt: u64) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     header[..8].copy_from_slice(MAGIC);
-    header[8..16].copy_from_slice(&number.to_le_bytes());
-    header[16..24].copy_from_slice(&base.0.to_le_bytes());
-    header[24..32].copy_from_slice(&at.as_millis().to_le_bytes());
-    let checksum = xxh3_64(&header[..32]);
-    header[32..].copy_from_slice(&checksum.to_le_bytes());
+    for (to, word) in header[8..40].chunks_exact_mut(8).zip([number, base.0, at.as_millis(), salt]) {
+        to.copy_from_slice(&word.to_le_bytes());
+    }
+    let checksum = xxh3_64(&header[..40]);
+    header[40..].copy_from_slice(&checksum.to_le_bytes());
     header
 }
 
-pub(super) fn read_header(bytes: &[u8]) -> Option<(u64, Seq, Timestamp)> {
+/// How large the file is, others must tell.
+pub(super) fn read_header(bytes: &[u8]) -> Option<Segment> {
     let word = |at: usize| bytes.get(at..at + 8)?.try_into().map(u64::from_le_bytes).ok();
-    let (number, base, at) = (word(8)?, Seq(word(16)?), Timestamp::from_millis(word(24)?));
+    let (number, base, at, salt) = (word(8)?, Seq(word(16)?), Timestamp::from_millis(word(24)?), word(32)?);
     // One is added to each.
     let are_possible = number < NUMBER_MAX && (1..NUMBER_MAX).contains(&base.0);
-    (are_possible && bytes == header(number, base, at)).then_some((number, base, at))
+    (are_possible && bytes == header(number, base, at, salt)).then_some(Segment { number, base, at, salt, bytes: 0 })
 }
 
 fn path(folder: &Path, number: u64) -> PathBuf {
@@ -663,14 +733,12 @@ fn make(path: &Path, bytes: u64, is_waited_for: impl Fn() -> bool) -> io::Result
 }
 
 /// Makes a file ready to be another segment. It gets its new name first: with that it is of no segment.
-fn reuse(path: &Path, next: &Path) -> Result<(), StoreError> {
-    let reuse = || -> io::Result<()> {
-        fs::rename(path, next)?;
-        let file = File::options().write(true).open(next)?;
-        file.write_all_at(&[0; HEADER_BYTES], 0)?;
-        file.sync_all()
-    };
-    reuse().map_err(|error| failed(path, &error))
+fn reuse(path: &Path, next: &Path) -> io::Result<()> {
+    fs::rename(path, next)?;
+    let file = File::options().write(true).open(next)?;
+    file.write_all_at(&[0; HEADER_BYTES], 0)?;
+    file.sync_all()?;
+    next.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
 fn remove(path: &Path) -> Result<(), StoreError> {
@@ -690,8 +758,4 @@ fn failed(path: &Path, error: &io::Error) -> StoreError {
 
 pub(super) fn why_damaged(name: &dyn Display, at: u64) -> String {
     format!("{name} cannot be read from byte {at} on")
-}
-
-fn damaged(name: &dyn Display, at: u64) -> StoreError {
-    StoreError::Damaged(why_damaged(name, at))
 }

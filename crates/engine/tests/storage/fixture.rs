@@ -64,6 +64,29 @@ fn what_every_format_wrote_still_opens() {
     }
 }
 
+#[test]
+fn a_log_that_was_being_moved_when_the_server_died_is_moved_again() {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let expected = fs::read_to_string(data.join("format-1.txt")).expect("reads");
+    let open = |dir: &Path| {
+        let (store, state) = DiskStore::open(dir, DiskOptions::default()).expect("it opens");
+        assert!(dump(&state, &*store.reader()) == expected, "all of it is there");
+    };
+    // Some of it was moved.
+    let half = tempfile::tempdir().expect("a directory");
+    copy_all(&data.join("format-1"), half.path());
+    fs::create_dir(half.path().join("db/log")).expect("makes");
+    fs::write(half.path().join("db/log/1.log"), [7; 9_000]).expect("writes");
+    open(half.path());
+    // All of it was, and is still in the database too.
+    let both = tempfile::tempdir().expect("a directory");
+    copy_all(&data.join("format-1"), both.path());
+    copy_all(&half.path().join("db/log"), &both.path().join("db/log"));
+    fs::write(both.path().join("db/format"), "tenure 2\n").expect("writes");
+    open(both.path());
+    open(both.path());
+}
+
 /// Written once per format, by the first version that had it.
 fn make(dir: &Path) {
     let options = DiskOptions { segment_bytes: Some(16 * 1024), ..DiskOptions::default() };

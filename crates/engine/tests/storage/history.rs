@@ -229,3 +229,39 @@ fn a_reader_beside_the_writer_sees_each_event_once_and_in_order() {
     });
     assert_eq!(seen, world.events);
 }
+
+#[test]
+fn a_reader_of_what_is_let_go_meanwhile_gets_what_was_or_hears_that_it_is_gone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let retention = Retention { bytes: 24 * 1_024, ..Retention::default() };
+    let options = DiskOptions { retention, segment_bytes: Some(8 * 1_024), ..unsynced() };
+    let mut world = World::new(10, dir.path(), options);
+    world.settles = false;
+    let reader = world.reader();
+    let (seen, times_gone) = std::thread::scope(|scope| {
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let watcher = scope.spawn(move || {
+            let mut query = EventQuery { after: Some(Seq(0)), limit: 100, ..EventQuery::default() };
+            let (mut seen, mut times_gone) = (Vec::new(), 0);
+            while stopped.try_recv().is_err() {
+                // Always the oldest, which is let go next.
+                match reader.events(&query).expect("readable") {
+                    Ok(page) => seen = page.items,
+                    Err(gone) => {
+                        times_gone += 1;
+                        query.after = Some(Seq(gone.oldest.0 - 1));
+                    }
+                }
+            }
+            (seen, times_gone)
+        });
+        for _ in 0..200 {
+            world.live(20);
+            world.commit(true);
+        }
+        stop.send(()).expect("the watcher waits for it");
+        watcher.join().expect("the watcher ends")
+    });
+    assert!(!seen.is_empty() && times_gone > 5, "{times_gone} times gone");
+    assert!(seen.iter().all(|it| *it == world.events[it.seq.0 as usize - 1]), "what was seen is what was");
+}

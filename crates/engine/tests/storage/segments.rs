@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tenure_engine::fuzzing;
 use tenure_engine::*;
 
 use crate::world::World;
@@ -179,7 +180,7 @@ fn an_entry_that_was_being_written_is_dropped_and_damage_before_it_is_noticed() 
     assert_eq!(with(&bytes).expect("opens"), world.events.len());
 
     let used = bytes.iter().rposition(|byte| *byte != 0).expect("it was written to") + 1;
-    let record = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes")) as usize + 16;
+    let record = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes")) as usize + 24;
     let mut last = 4_096;
     while bytes[last + 8..last + 16] != (before_last as u64 + 1).to_le_bytes() {
         last += record(last).next_multiple_of(8);
@@ -190,10 +191,12 @@ fn an_entry_that_was_being_written_is_dropped_and_damage_before_it_is_noticed() 
         assert_eq!(with(&bytes).expect("opens"), before_last, "torn at {torn} of {last} to {used}");
     }
     let mut noticed = 0;
-    for at in (0..40).chain((4_096..last).step_by(61)) {
+    for at in (0..48).chain((4_096..last).step_by(61)).chain(last..last + 24) {
         let mut bytes = bytes.clone();
         bytes[at] ^= 4;
         match with(&bytes) {
+            // Damage to the last looks as if it had just been being written.
+            Ok(events) if at >= last => assert_eq!(events, before_last, "byte {at}"),
             Ok(events) => assert_eq!(events, world.events.len(), "byte {at}"),
             Err(error) => {
                 noticed += 1;
@@ -202,7 +205,7 @@ fn an_entry_that_was_being_written_is_dropped_and_damage_before_it_is_noticed() 
         }
     }
     assert!(noticed > 100, "{noticed}");
-    for cut in [1, 20, 31, 39, 40, 4_095] {
+    for cut in [1, 20, 39, 47, 48, 4_095] {
         assert!(matches!(with(&bytes[..cut]), Err(StoreError::Damaged(_))), "a file of {cut} bytes was never begun");
     }
 }
@@ -246,18 +249,106 @@ fn a_server_that_is_stopped_leaves_no_room_and_the_next_one_goes_on_in_the_same_
 
 #[test]
 fn files_are_used_again_when_the_history_has_let_go_of_them() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let mut world = World::new(47, dir.path(), short_lived());
-    let mut most = 0;
-    while segments(dir.path()).last().is_none_or(|newest| number(newest) < 20) {
-        world.live(20);
-        world.commit(true);
-        most = most.max(dir.path().join("db/log").read_dir().expect("lists").count());
+    for bytes in [SEGMENT_BYTES, 8 * SEGMENT_BYTES] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let retention = Retention { bytes: 3 * bytes, ..Retention::default() };
+        let options =
+            DiskOptions { durability: Durability::Os, segment_bytes: Some(bytes), retention, ..DiskOptions::default() };
+        let mut world = World::new(47, dir.path(), options);
+        let (mut newest, mut most, mut used_before) = (0, 0, 0);
+        while newest < 16 {
+            for _ in 0..4 {
+                let acquire = world.acquire();
+                world.apply(tenure_core::Command::Acquire(acquire));
+            }
+            world.commit(world.events.len().is_multiple_of(5));
+            world.pass(5);
+            most = most.max(dir.path().join("db/log").read_dir().expect("lists").count());
+            let file = segments(dir.path()).pop().expect("there is one");
+            if number(&file) > newest {
+                newest = number(&file);
+                let bytes = fs::read(&file).expect("reads");
+                used_before += usize::from(bytes[bytes.len() / 2..].iter().any(|byte| *byte != 0));
+            }
+        }
+        assert!(used_before >= 8, "of 16 segments of {bytes} bytes {used_before} are in files that were used before");
+        assert!(most <= 7, "{most} files, of which three may be full");
+        let crashed = copy(dir.path(), |_| false);
+        assert_eq!(open(&world, crashed.path()).expect("opens"), world.events.len());
+        world.reopen();
     }
-    assert!(most <= 12, "{most} files, of which three may be full");
-    let crashed = copy(dir.path(), |_| false);
-    assert_eq!(open(&world, crashed.path()).expect("opens"), world.events.len());
-    world.reopen();
+}
+
+#[test]
+fn a_file_that_was_never_begun_has_nothing_that_could_be_found() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let os = DiskOptions { durability: Durability::Os, ..DiskOptions::default() };
+    let mut world = World::new(52, dir.path(), os);
+    world.live(60);
+    // The power went before the rows were written, and of the first block nothing had been.
+    let fresh = tempfile::tempdir().expect("a directory");
+    drop(DiskStore::open(fresh.path(), os).expect("opens"));
+    let mut bytes = fs::read(dir.path().join("db/log/1.log")).expect("reads");
+    bytes[..4_096].fill(0);
+    fs::write(fresh.path().join("db/log/1.log"), bytes).expect("writes");
+    fs::write(fresh.path().join("unsynced"), "").expect("writes");
+    let (mut store, state) = DiskStore::open(fresh.path(), DiskOptions::default()).expect("opens");
+    assert_eq!(state.counters().seq.0, 0);
+    let all = commit_again(&world, &mut store, 0, 3);
+    let killed = copy(fresh.path(), |_| false);
+    assert_eq!(open(&world, killed.path()).expect("opens after a crash"), all);
+}
+
+#[test]
+fn what_somebody_had_written_is_never_taken_for_an_entry() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut world = World::new(53, dir.path(), short_lived());
+    // What would be an entry in a segment whose salt is zero, as text, at every place within eight bytes.
+    let forged = |first: u64, at: u8| {
+        let mut segment = vec![0; 4_096];
+        segment.extend(11_u32.to_le_bytes());
+        segment.extend(1_u32.to_le_bytes());
+        segment.extend(first.to_le_bytes());
+        segment.extend([0; 8]);
+        segment.extend([1, 0, 0, 0, 0, 0, 0, 0, 0, 8, at]);
+        fuzzing::reseal_segment(&mut segment);
+        String::from_utf8(segment.split_off(4_096)).ok()
+    };
+    let record = (0..).flat_map(|first| (1..127).map(move |at| (first, at))).find_map(|(first, at)| forged(first, at));
+    let record = record.expect("some are text");
+    let mut text = String::new();
+    for shift in 0..8 {
+        while text.len() % 8 != shift {
+            text.push('x');
+        }
+        text.push_str(&record);
+    }
+    let mut round = 0;
+    while segments(dir.path()).last().is_none_or(|newest| number(newest) < 12) {
+        round += 1;
+        let spec = tenure_core::ResourceSpec {
+            name: tenure_core::ResourceName::parse("a").expect("valid"),
+            labels: tenure_core::Labels::default(),
+            properties: tenure_core::Labels::parse([("url", text.as_str())]).expect("valid"),
+        };
+        let resources = [spec].into_iter().collect();
+        let capacity = tenure_core::Capacity::Resources { placement: tenure_core::Placement::First, resources };
+        let spec = tenure_core::PoolSpec {
+            capacity,
+            order: tenure_core::Order::Strict,
+            window: None,
+            declared: true,
+            cleaning: false,
+            fair: None,
+            scripts: tenure_core::Scripts::default(),
+        };
+        let name = tenure_core::PoolName::parse(&format!("evil/{round}")).expect("valid");
+        let pool = tenure_core::PoolPath::new(tenure_core::Namespace::default(), name);
+        world.apply(tenure_core::Command::SetPool(tenure_core::SetPool { pool, spec }));
+        world.commit(true);
+        let crashed = copy(dir.path(), |_| false);
+        assert_eq!(open(&world, crashed.path()).expect("opens"), world.events.len());
+    }
 }
 
 /// Commits once more what happened from this event on, as somebody who knows nothing of the first time.
@@ -318,7 +409,7 @@ fn a_segment_that_was_being_begun_when_the_power_went_is_not_missed() {
         let mut begun = 0;
         while begun < 8 {
             let before = segments(dir.path());
-            let header = |segment: &PathBuf| fs::read(segment).expect("reads")[..40].to_vec();
+            let header = |segment: &PathBuf| fs::read(segment).expect("reads")[..48].to_vec();
             let another = before.first().map(header);
             let known = world.events.len();
             let acquire = world.acquire();
@@ -330,11 +421,11 @@ fn a_segment_that_was_being_begun_when_the_power_went_is_not_missed() {
             }
             begun += 1;
             // Its first entry is on the disk, and its header is not yet; or it still has the name and the header of another.
-            for older in [Some([0; 40].to_vec()), another].into_iter().flatten() {
+            for older in [Some([0; 48].to_vec()), another].into_iter().flatten() {
                 // The file of the next one is made ready later.
                 let crashed = copy(dir.path(), |path| is_log(path) && number(path) > number(&newest));
                 let mut bytes = fs::read(&newest).expect("reads");
-                bytes[..40].copy_from_slice(&older);
+                bytes[..48].copy_from_slice(&older);
                 fs::write(crashed.path().join("db/log").join(newest.file_name().expect("a name")), bytes)
                     .expect("writes");
                 assert_eq!(open(&world, crashed.path()).expect("opens"), known, "nobody had an answer to the last");
