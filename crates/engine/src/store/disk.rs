@@ -132,7 +132,7 @@ impl DiskStore {
             (opened, _) => opened?,
         };
         let (listed, unreadable) = (std::mem::take(&mut recovered.listed), std::mem::take(&mut recovered.unreadable));
-        let writer = segments::Writer::new(&directory.log(), listed, unreadable, options.segment_bytes);
+        let writer = segments::Writer::new(&directory.log(), listed, unreadable, &options);
         let log = Arc::new(Log {
             segments: writer.segments().clone(),
             recent: RwLock::new(Recent::new(RECENT_EVENTS_MAX)),

@@ -19,7 +19,7 @@ use tenure_core::{Seq, Timestamp, Ttl};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::codec::NUMBER_MAX;
-use super::{Entry, StoreError, codec, journal};
+use super::{DiskOptions, Entry, StoreError, codec, journal};
 
 const MAGIC: &[u8; 8] = b"tenure l";
 /// Magic, number, first event, its time, salt, checksum of these; within a sector, so that it is written or not.
@@ -34,8 +34,9 @@ pub(super) const RECORD_HEADER_BYTES: usize = 24;
 const RECORD_ALIGN: usize = 8;
 /// The envelope of a value, with its checksum.
 const VALUE_BEGIN_BYTES: usize = 9;
-/// Each segment may have twice as much as the one before, up to a second's worth of a busy server: most servers never
-/// need more than the first.
+/// Each segment may have twice as much as the one before, up to a second's worth of a busy server, or this part of what is kept: most
+/// servers never need more than the first.
+const PARTS_OF_BYTES: u64 = 8;
 const FIRST_BYTES: u64 = 1024 * 1024;
 const BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// A file that is made beside the commits is written in pieces, with pauses that are so many times as long as a piece took, until
@@ -223,7 +224,8 @@ pub(super) struct End {
 
 impl Writer {
     /// Nothing is written before there is an entry.
-    pub(super) fn new(folder: &Path, listed: VecDeque<Segment>, unreadable: Vec<u64>, bytes: Option<u64>) -> Self {
+    pub(super) fn new(folder: &Path, listed: VecDeque<Segment>, unreadable: Vec<u64>, options: &DiskOptions) -> Self {
+        let bytes_max = (options.retention.bytes / PARTS_OF_BYTES).clamp(FIRST_BYTES, BYTES_MAX);
         let segments = Segments {
             folder: folder.to_owned(),
             listed: RwLock::new(listed),
@@ -240,8 +242,8 @@ impl Writer {
             spare: None,
             unreadable,
             buffer: Vec::new(),
-            first_bytes: bytes.unwrap_or(FIRST_BYTES),
-            bytes_max: bytes.unwrap_or(BYTES_MAX),
+            first_bytes: options.segment_bytes.unwrap_or(FIRST_BYTES),
+            bytes_max: options.segment_bytes.unwrap_or(bytes_max),
         }
     }
 
