@@ -41,7 +41,7 @@ const FIRST_BYTES: u64 = 1024 * 1024;
 const BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// A file that is made beside the commits is written in pieces, with pauses that are so many times as long as a piece took, until
 /// somebody waits for it: much at once would keep commits waiting for the disk.
-const PIECE_BYTES: usize = 256 * 1024;
+const PIECE_BYTES: usize = 1024 * 1024;
 const PAUSE_FACTOR: u32 = 2;
 /// A segment is ended when it has been filled for this part of the time for which history is kept, so that it can be let go in time;
 /// but not sooner than this.
