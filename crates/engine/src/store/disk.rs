@@ -131,7 +131,8 @@ impl DiskStore {
             (Err(error), Some(cut)) => return Err(cut.undo(error)),
             (opened, _) => opened?,
         };
-        let (listed, unreadable) = (std::mem::take(&mut recovered.listed), std::mem::take(&mut recovered.unreadable));
+        let log = &mut recovered.log;
+        let (listed, unreadable) = (std::mem::take(&mut log.listed), std::mem::take(&mut log.unreadable));
         let writer = segments::Writer::new(&directory.log(), listed, unreadable, &options);
         let log = Arc::new(Log {
             segments: writer.segments().clone(),
@@ -171,8 +172,8 @@ impl DiskStore {
             return self.db.delete_keyspace(old).map_err(write_error);
         }
         // First what is behind the log's end: it must not be found again, when other events have got the same numbers.
-        self.writer.remove(std::mem::take(&mut recovered.unneeded))?;
-        if let Some(end) = recovered.end.take() {
+        self.writer.remove(std::mem::take(&mut recovered.log.unneeded))?;
+        if let Some(end) = recovered.log.end.take() {
             self.writer.resume(end)?;
         }
         if self.rows.is_some() { self.write_all_rows() } else { Ok(()) }
@@ -442,12 +443,7 @@ struct Recovered {
     rows: Option<RowChanges>,
     ended: VecDeque<(u64, u64)>,
     first: Seq,
-    /// Segments that are kept, and where the last of them ends.
-    listed: VecDeque<Segment>,
-    end: Option<End>,
-    /// Files of the log that nobody needs, and those that are only needed by the history and have a damaged beginning.
-    unneeded: Vec<u64>,
-    unreadable: Vec<u64>,
+    log: Replayed,
 }
 
 fn recover(keyspaces: &Keyspaces, found: Found, written: Written, pool_idle: Ttl) -> Result<Recovered, StoreError> {
@@ -473,25 +469,27 @@ fn recover(keyspaces: &Keyspaces, found: Found, written: Written, pool_idle: Ttl
         entry.events.iter().for_each(|event| rows.note(event));
         Ok(())
     };
-    let replayed = match &keyspaces.old_log {
+    let log = match &keyspaces.old_log {
         Some(old) => replay_old(old, watermark, &mut replay)?,
         None => replay_segments(found, first, watermark, written, &mut replay)?,
     };
-    let Replayed { last, listed, end, unneeded, unreadable } = replayed;
-    if last < watermark {
-        let why = format!("the log ends with event {}, but the rows have event {}", last.0, watermark.0);
+    if log.last < watermark {
+        let why = format!("the log ends with event {}, but the rows have event {}", log.last.0, watermark.0);
         return Err(StoreError::Damaged(why));
     }
     let (state, ended) = recovery.finish();
     let rows = (state.counters().seq > watermark).then(|| rows.drain(&state));
-    Ok(Recovered { state, watermark, rows, ended: ended.into(), first, listed, end, unneeded, unreadable })
+    Ok(Recovered { state, watermark, rows, ended: ended.into(), first, log })
 }
 
 /// What came of reading the log.
+#[derive(Default)]
 struct Replayed {
     last: Seq,
+    /// Segments that are kept, and where the last of them ends.
     listed: VecDeque<Segment>,
     end: Option<End>,
+    /// Files that nobody needs, and those that are only needed by the history and have a damaged beginning.
     unneeded: Vec<u64>,
     unreadable: Vec<u64>,
 }
@@ -594,7 +592,7 @@ fn replay_old(old: &Keyspace, watermark: Seq, replay: &mut Replay<'_>) -> Result
         }
         None => Seq(0),
     };
-    Ok(Replayed { last, listed: VecDeque::new(), end: None, unneeded: Vec::new(), unreadable: Vec::new() })
+    Ok(Replayed { last, ..Replayed::default() })
 }
 
 fn write_error(error: fjall::Error) -> StoreError {

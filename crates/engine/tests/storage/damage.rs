@@ -7,7 +7,7 @@ use tenure_core::*;
 use tenure_engine::fuzzing;
 use tenure_engine::*;
 
-use crate::world::{Random, World};
+use crate::world::{Random, World, copy};
 
 /// A small directory with everything in it: tables, journal, rows, a log with entries after the watermark.
 struct Specimen {
@@ -46,13 +46,7 @@ impl Specimen {
     }
 
     fn copy(&self) -> tempfile::TempDir {
-        let copy = tempfile::tempdir().expect("a directory");
-        for file in self.files() {
-            let to = copy.path().join(&file);
-            fs::create_dir_all(to.parent().expect("inside")).expect("makes");
-            fs::copy(self.dir.path().join(&file), to).expect("copies");
-        }
-        copy
+        copy(self.dir.path(), |_| false)
     }
 
     /// Opens a damaged copy: how many events it has, or why it does not open.
@@ -176,10 +170,7 @@ impl Old {
     }
 
     fn copy() -> tempfile::TempDir {
-        let copy = tempfile::tempdir().expect("a directory");
-        let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/format-1");
-        crate::fixture::copy_all(&stored, copy.path());
-        copy
+        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/format-1"), |_| false)
     }
 
     /// How many events there are with another journal, or why there are none.

@@ -7,7 +7,7 @@ use std::path::Path;
 use tenure_core::*;
 use tenure_engine::*;
 
-use crate::world::World;
+use crate::world::{World, copy};
 
 /// The state as text, by what anybody can see of it.
 fn dump(state: &State, reader: &dyn LogReader) -> String {
@@ -43,8 +43,7 @@ fn what_every_format_wrote_still_opens() {
         if write && !stored.exists() {
             make(&stored);
         }
-        let copy = tempfile::tempdir().expect("a directory");
-        copy_all(&stored, copy.path());
+        let copy = copy(&stored, |_| false);
         let (store, state) = DiskStore::open(copy.path(), DiskOptions::default()).expect("it opens");
         let found = dump(&state, &*store.reader());
         if write {
@@ -73,15 +72,14 @@ fn a_log_that_was_being_moved_when_the_server_died_is_moved_again() {
         assert!(dump(&state, &*store.reader()) == expected, "all of it is there");
     };
     // Some of it was moved.
-    let half = tempfile::tempdir().expect("a directory");
-    copy_all(&data.join("format-1"), half.path());
+    let half = copy(&data.join("format-1"), |_| false);
     fs::create_dir(half.path().join("db/log")).expect("makes");
     fs::write(half.path().join("db/log/1.log"), [7; 9_000]).expect("writes");
     open(half.path());
     // All of it was, and is still in the database too.
-    let both = tempfile::tempdir().expect("a directory");
-    copy_all(&data.join("format-1"), both.path());
-    copy_all(&half.path().join("db/log"), &both.path().join("db/log"));
+    let both = copy(&data.join("format-1"), |_| false);
+    fs::create_dir(both.path().join("db/log")).expect("makes");
+    fs::copy(half.path().join("db/log/1.log"), both.path().join("db/log/1.log")).expect("copies");
     fs::write(both.path().join("db/format"), "tenure 2\n").expect("writes");
     open(both.path());
     open(both.path());
@@ -98,17 +96,4 @@ fn make(dir: &Path) {
     world.reopen();
     world.live(40);
     drop(world.store.take());
-}
-
-pub(crate) fn copy_all(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("makes");
-    for entry in from.read_dir().expect("lists") {
-        let path = entry.expect("lists").path();
-        let to = to.join(path.file_name().expect("has a name"));
-        if path.is_dir() {
-            copy_all(&path, &to);
-        } else {
-            fs::copy(&path, &to).expect("copies");
-        }
-    }
 }

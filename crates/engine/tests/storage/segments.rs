@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tenure_engine::fuzzing;
 use tenure_engine::*;
 
-use crate::world::World;
+use crate::world::{World, copy};
 
 /// Small, so that there are many.
 const SEGMENT_BYTES: u64 = 16 * 1024;
@@ -19,25 +19,6 @@ fn small() -> DiskOptions {
 /// Small, and let go soon: files are used again.
 fn short_lived() -> DiskOptions {
     DiskOptions { retention: Retention { bytes: 3 * SEGMENT_BYTES, ..Retention::default() }, ..small() }
-}
-
-/// The directory as it would be found if the process had died now, or with some older database.
-fn copy(from: &Path, but: impl Fn(&Path) -> bool) -> tempfile::TempDir {
-    let to = tempfile::tempdir().expect("a directory");
-    let mut folders = vec![from.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in folder.read_dir().expect("lists") {
-            let path = entry.expect("lists").path();
-            let target = to.path().join(path.strip_prefix(from).expect("inside"));
-            if path.is_dir() {
-                fs::create_dir_all(target).expect("makes");
-                folders.push(path);
-            } else if !but(&path) {
-                fs::copy(path, target).expect("copies");
-            }
-        }
-    }
-    to
 }
 
 fn is_log(path: &Path) -> bool {

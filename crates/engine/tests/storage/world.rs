@@ -437,3 +437,22 @@ impl World {
 fn resource_name(n: usize) -> ResourceName {
     ResourceName::parse(&format!("r{n}")).expect("valid")
 }
+
+/// The directory as it would be found if the process had died now, or without some of it.
+pub(crate) fn copy(from: &Path, but: impl Fn(&Path) -> bool) -> tempfile::TempDir {
+    let to = tempfile::tempdir().expect("a directory");
+    let mut folders = vec![from.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in folder.read_dir().expect("lists") {
+            let path = entry.expect("lists").path();
+            let target = to.path().join(path.strip_prefix(from).expect("inside"));
+            if path.is_dir() {
+                std::fs::create_dir_all(target).expect("makes");
+                folders.push(path);
+            } else if !but(&path) {
+                std::fs::copy(path, target).expect("copies");
+            }
+        }
+    }
+    to
+}

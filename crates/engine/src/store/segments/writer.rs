@@ -1,0 +1,404 @@
+//! The writing side of the log: entries are appended, segments begun, made ready beforehand, let go and used again.
+
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tenure_core::{Seq, Timestamp, Ttl};
+
+use super::bytes::{HEADER_BYTES, RecordHeader, header, record_bytes};
+use super::{ENTRIES_START, Places, Segment, Segments, failed, sync_folder};
+use crate::store::{DiskOptions, Entry, StoreError, journal};
+
+/// Each segment may have twice as much as the one before, up to a second's worth of a busy server, or this part of what is kept: most
+/// servers never need more than the first.
+const PARTS_OF_BYTES: u64 = 8;
+const FIRST_BYTES: u64 = 1024 * 1024;
+const BYTES_MAX: u64 = 32 * 1024 * 1024;
+/// A file that is made beside the commits is written in pieces, with pauses that are so many times as long as a piece took, until
+/// somebody waits for it: much at once would keep commits waiting for the disk.
+const PIECE_BYTES: usize = 1024 * 1024;
+const PAUSE_FACTOR: u32 = 2;
+/// A segment is ended when it has been filled for this part of the time for which history is kept, so that it can be let go in time;
+/// but not sooner than this.
+const PARTS_OF_AGE: u64 = 8;
+const PART_MILLIS_MIN: u64 = 60_000;
+
+/// The writing side.
+pub(in crate::store) struct Writer {
+    segments: Arc<Segments>,
+    current: Option<Current>,
+    chores: Option<JoinHandle<Result<(), StoreError>>>,
+    /// Somebody waits for the chores.
+    is_waited_for: Arc<AtomicBool>,
+    /// The file of the next segment is ready, or will be when the chores are done.
+    is_prepared: bool,
+    /// Let go, and not yet removed.
+    gone: Vec<Segment>,
+    /// The newest of those that were let go, if its file can be used again.
+    spare: Option<Segment>,
+    /// Files that cannot be read, and go with those around them.
+    unreadable: Vec<u64>,
+    /// For values under way to the disk.
+    buffer: Vec<u8>,
+    first_bytes: u64,
+    bytes_max: u64,
+}
+
+struct Current {
+    number: u64,
+    since: Timestamp,
+    salt: u64,
+    places: Arc<Places>,
+    /// Where the next entry goes.
+    at: u64,
+    bytes: u64,
+}
+
+/// Where the log ends that a start has read.
+#[derive(Debug)]
+pub(in crate::store) struct End {
+    pub(in crate::store) number: u64,
+    pub(in crate::store) at: u64,
+    pub(in crate::store) places: Vec<(Seq, u64)>,
+}
+
+impl Writer {
+    /// Nothing is written before there is an entry.
+    pub(in crate::store) fn new(
+        folder: &Path,
+        listed: VecDeque<Segment>,
+        unreadable: Vec<u64>,
+        options: &DiskOptions,
+    ) -> Self {
+        let bytes_max = (options.retention.bytes / PARTS_OF_BYTES).clamp(FIRST_BYTES, BYTES_MAX);
+        let segments = Segments {
+            folder: folder.to_owned(),
+            listed: RwLock::new(listed),
+            newest: RwLock::default(),
+            looked_up: Mutex::default(),
+        };
+        Self {
+            segments: Arc::new(segments),
+            current: None,
+            chores: None,
+            is_waited_for: Arc::default(),
+            is_prepared: false,
+            gone: Vec::new(),
+            spare: None,
+            unreadable,
+            buffer: Vec::new(),
+            first_bytes: options.segment_bytes.unwrap_or(FIRST_BYTES),
+            bytes_max: options.segment_bytes.unwrap_or(bytes_max),
+        }
+    }
+
+    pub(in crate::store) fn segments(&self) -> &Arc<Segments> {
+        &self.segments
+    }
+
+    /// Removes files that nobody needs, from both ends, so that a crash on the way leaves no gap.
+    pub(in crate::store) fn remove(&self, mut unneeded: Vec<u64>) -> Result<(), StoreError> {
+        if unneeded.is_empty() {
+            return Ok(());
+        }
+        let first = self.segments.listed().front().map_or(0, |first| first.number);
+        unneeded.sort_unstable();
+        let later = unneeded.split_off(unneeded.partition_point(|number| *number < first));
+        for number in unneeded.into_iter().chain(later.into_iter().rev()) {
+            remove(&self.segments.path(number))?;
+        }
+        sync_folder(&self.segments.folder)
+    }
+
+    /// Goes on where the log ends. What is behind it is nobody's, and must not be found again.
+    pub(in crate::store) fn resume(&mut self, end: End) -> Result<(), StoreError> {
+        let path = self.segments.path(end.number);
+        let newest = self.segments.listed_mut().back_mut().map(|newest| {
+            newest.bytes = end.at;
+            *newest
+        });
+        let newest = newest.expect("the log ends in a segment");
+        let open = || -> io::Result<File> {
+            let file = File::options().read(true).write(true).open(&path)?;
+            file.set_len(end.at)?;
+            // Whoever wrote the last entry may not have synced it, or may have failed to: then the system takes it for clean.
+            if let Some((_, at)) = end.places.last() {
+                let mut entry = vec![0; usize::try_from(end.at - at).map_err(io::Error::other)?];
+                file.read_exact_at(&mut entry, *at)?;
+                file.write_all_at(&entry, *at)?;
+            }
+            file.sync_all()?;
+            Ok(file)
+        };
+        let file = open().map_err(|error| failed(&path, &error))?;
+        self.set_current(Current {
+            number: end.number,
+            since: newest.at,
+            salt: newest.salt,
+            places: Arc::new(Places { file, entries: RwLock::new(end.places) }),
+            at: end.at,
+            bytes: end.at,
+        });
+        Ok(())
+    }
+
+    fn set_current(&mut self, current: Current) {
+        let newest = Some((current.number, current.places.clone()));
+        *self.segments.newest.write().unwrap_or_else(PoisonError::into_inner) = newest;
+        self.current = Some(current);
+    }
+
+    fn has_room(&self, value: &[u8]) -> bool {
+        self.current.as_ref().is_some_and(|current| current.at + record_bytes(value) as u64 <= current.bytes)
+    }
+
+    /// Appends an entry, and syncs it if it is to be. Says whether that took a new segment.
+    pub(in crate::store) fn append(
+        &mut self,
+        entry: &Entry,
+        value: &[u8],
+        sync: bool,
+        age: Ttl,
+    ) -> Result<bool, StoreError> {
+        let part = Ttl::from_millis((age.as_millis() / PARTS_OF_AGE).max(PART_MILLIS_MIN));
+        let is_old = self.current.as_ref().is_some_and(|current| current.since + part <= entry.at);
+        let begins = is_old || !self.has_room(value) && !self.grow(value)?;
+        if begins {
+            self.begin(entry, value, sync)?;
+        }
+        let current = self.current.as_mut().expect("it was just begun");
+        let length = u32::try_from(value.len()).expect("it has room in a file");
+        let events = u32::try_from(entry.events.len()).expect("a batch is bounded");
+        let header = RecordHeader { length, events, first: entry.first, checksum: 0 };
+        self.buffer.clear();
+        self.buffer.extend(header.sealed(current.salt, value));
+        self.buffer.extend(value);
+        let written = current.places.file.write_all_at(&self.buffer, current.at);
+        let synced = written.and_then(|()| if sync { current.places.file.sync_data() } else { Ok(()) });
+        synced.map_err(|error| failed(&self.segments.path(current.number), &error))?;
+        // Only now: it is durable.
+        current.places.entries.write().unwrap_or_else(PoisonError::into_inner).push((entry.first, current.at));
+        current.at += record_bytes(value) as u64;
+        Ok(begins)
+    }
+
+    /// Makes the file larger in which an earlier server stopped, if that is enough.
+    fn grow(&mut self, value: &[u8]) -> Result<bool, StoreError> {
+        let Some(current) = &mut self.current else { return Ok(false) };
+        if current.bytes >= self.first_bytes || current.at + record_bytes(value) as u64 > self.first_bytes {
+            return Ok(false);
+        }
+        let path = self.segments.path(current.number);
+        make(&path, self.first_bytes, || true).map_err(|error| failed(&path, &error))?;
+        current.bytes = self.first_bytes;
+        if let Some(newest) = self.segments.listed_mut().back_mut() {
+            newest.bytes = self.first_bytes;
+        }
+        Ok(true)
+    }
+
+    /// Begins a segment with this entry.
+    fn begin(&mut self, entry: &Entry, value: &[u8], sync: bool) -> Result<(), StoreError> {
+        self.chores_done()?;
+        // Segments before the newest are whole, whatever is lost.
+        if !sync {
+            self.sync()?;
+        }
+        let number = self.segments.next_number();
+        let path = self.segments.path(number);
+        let needed = self.first_bytes.max(ENTRIES_START + record_bytes(value) as u64);
+        let salt =
+            getrandom::u64().map_err(|error| StoreError::Io(format!("the system has no randomness: {error}")))?;
+        let open = || -> io::Result<(File, u64)> {
+            make(&path, needed, || true)?;
+            let file = File::options().read(true).write(true).open(&path)?;
+            file.write_all_at(&header(number, entry.first, entry.at, salt), 0)?;
+            let bytes = file.metadata()?.len();
+            Ok((file, bytes))
+        };
+        let (file, bytes) = open().map_err(|error| failed(&path, &error))?;
+        self.is_prepared = false;
+        self.segments.listed_mut().push_back(Segment { number, base: entry.first, at: entry.at, salt, bytes });
+        let places = Arc::new(Places { file, entries: RwLock::default() });
+        self.set_current(Current { number, since: entry.at, salt, places, at: ENTRIES_START, bytes });
+        Ok(())
+    }
+
+    /// What was appended without being synced is on the disk then.
+    pub(in crate::store) fn sync(&self) -> Result<(), StoreError> {
+        let Some(current) = &self.current else { return Ok(()) };
+        let synced = current.places.file.sync_data();
+        synced.map_err(|error| failed(&self.segments.path(current.number), &error))
+    }
+
+    /// Which of the oldest are too old, or too much, and are in the rows as of `watermark`. The newest stays.
+    pub(in crate::store) fn dispensable(&self, watermark: Seq, before: Timestamp, bytes_max: u64) -> Vec<Segment> {
+        let listed = self.segments.listed();
+        let mut bytes: u64 = listed.iter().map(|segment| segment.bytes).sum();
+        let mut found = Vec::new();
+        for (oldest, next) in listed.iter().zip(listed.iter().skip(1)) {
+            let is_wanted = next.at > before && bytes <= bytes_max;
+            if is_wanted || next.base.0 - 1 > watermark.0 {
+                break;
+            }
+            bytes -= oldest.bytes;
+            found.push(*oldest);
+        }
+        found
+    }
+
+    /// Nobody is told of these any more. Their files go with the next chores, but for the newest, which is kept to be used again.
+    pub(in crate::store) fn let_go(&mut self, gone: Vec<Segment>) {
+        let mut listed = self.segments.listed_mut();
+        listed.retain(|segment| !gone.contains(segment));
+        let first = listed.front().map_or(u64::MAX, |first| first.number);
+        drop(listed);
+        self.gone.extend(self.spare.take().into_iter().chain(gone));
+        // They are of no use, whatever they are.
+        let unreadable = self.unreadable.extract_if(.., |number| *number < first);
+        self.gone.extend(unreadable.map(|number| Segment { number, ..Segment::default() }));
+        // In their order, so that a crash on the way leaves no gap.
+        self.gone.sort_unstable_by_key(|segment| segment.number);
+        self.spare = self.gone.pop_if(|newest| newest.bytes == self.bytes_max);
+    }
+
+    pub(in crate::store) fn has_chores(&self) -> bool {
+        !self.gone.is_empty() || self.needs_next()
+    }
+
+    pub(in crate::store) fn has_let_go(&self) -> bool {
+        !self.gone.is_empty() || self.spare.is_some()
+    }
+
+    /// Whether the next file is to be made ready: there is time for it while this one is filled.
+    fn needs_next(&self) -> bool {
+        let is_used = |current: &Current| current.bytes > current.at && current.at > current.bytes / 8;
+        !self.is_prepared && self.current.as_ref().is_some_and(is_used)
+    }
+
+    /// Beside what else happens, if nothing of the kind does already: syncs all that the database `db` has been told, removes what was
+    /// let go, and makes the next file ready if it is time to.
+    pub(in crate::store) fn do_chores(&mut self, db: &Path) -> Result<(), StoreError> {
+        if self.chores.is_some() {
+            return Ok(());
+        }
+        let next = self.needs_next().then(|| {
+            let bytes = self.current.as_ref().map_or(self.first_bytes, |current| current.bytes * 2);
+            (self.segments.path(self.segments.next_number()), bytes.clamp(self.first_bytes, self.bytes_max))
+        });
+        self.is_prepared |= next.is_some();
+        let spare = self.spare.take_if(|spare| next.as_ref().is_some_and(|(_, bytes)| *bytes == spare.bytes));
+        let spare = spare.map(|spare| self.segments.path(spare.number));
+        let gone: Vec<_> = self.gone.drain(..).map(|it| self.segments.path(it.number)).collect();
+        let (folder, db) = (self.segments.folder.clone(), db.to_owned());
+        self.is_waited_for.store(false, Ordering::Relaxed);
+        let is_waited_for = self.is_waited_for.clone();
+        let chores = move || {
+            journal::sync(&db)?;
+            gone.iter().try_for_each(|path| remove(path))?;
+            if !gone.is_empty() {
+                sync_folder(&folder)?;
+            }
+            let Some((next, bytes)) = next else { return Ok(()) };
+            let ready = || -> io::Result<()> {
+                if let Some(spare) = &spare {
+                    reuse(spare, &next)?;
+                }
+                make(&next, bytes, || is_waited_for.load(Ordering::Relaxed))
+            };
+            // Without room for more it stays as it is, and is made large enough when it is begun.
+            if let Err(error) = ready() {
+                tracing::warn!(file = %next.display(), %error, "cannot make a file ready");
+            }
+            Ok(())
+        };
+        match std::thread::Builder::new().name("tenure-log".into()).spawn(chores.clone()) {
+            Ok(thread) => self.chores = Some(thread),
+            // They have to be done, whoever does them.
+            Err(_) => chores()?,
+        }
+        Ok(())
+    }
+
+    /// Hears of chores that are done.
+    pub(in crate::store) fn look_after_chores(&mut self) -> Result<(), StoreError> {
+        if self.chores.as_ref().is_some_and(JoinHandle::is_finished) { self.chores_done() } else { Ok(()) }
+    }
+
+    pub(in crate::store) fn chores_done(&mut self) -> Result<(), StoreError> {
+        self.is_waited_for.store(true, Ordering::Relaxed);
+        match self.chores.take().map(JoinHandle::join) {
+            None | Some(Ok(Ok(()))) => Ok(()),
+            Some(Ok(Err(error))) => Err(error),
+            Some(Err(_)) => Err(StoreError::Io("cannot make the next segment of the log ready".into())),
+        }
+    }
+
+    /// Nothing more is written: the files are as large as what they have.
+    pub(in crate::store) fn close(&mut self, sync: bool) -> Result<(), StoreError> {
+        self.chores_done()?;
+        let Some(current) = &self.current else { return Ok(()) };
+        let path = self.segments.path(current.number);
+        let cut = || -> io::Result<()> {
+            current.places.file.set_len(current.at)?;
+            if sync { current.places.file.sync_all() } else { Ok(()) }
+        };
+        cut().map_err(|error| failed(&path, &error))?;
+        let gone = self.gone.drain(..).chain(self.spare.take()).map(|it| it.number);
+        let unneeded = gone.chain([self.segments.next_number()]).collect();
+        self.remove(unneeded)
+    }
+}
+
+/// Makes a file at least this large, of blocks that have been written; slowly if nobody waits for it.
+fn make(path: &Path, bytes: u64, is_waited_for: impl Fn() -> bool) -> io::Result<()> {
+    let mut options = File::options();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.create(true).truncate(false).write(true).open(path)?;
+    let had = file.metadata()?.len();
+    if had >= bytes {
+        return Ok(());
+    }
+    let zeros = vec![0; PIECE_BYTES];
+    let grow = || -> io::Result<()> {
+        let mut at = had;
+        while at < bytes {
+            let began = Instant::now();
+            let piece = usize::try_from(bytes - at).map_or(zeros.len(), |left| left.min(zeros.len()));
+            file.write_all_at(&zeros[..piece], at)?;
+            at += piece as u64;
+            if !is_waited_for() {
+                file.sync_data()?;
+                std::thread::sleep((began.elapsed() * PAUSE_FACTOR).min(Duration::from_millis(10)));
+            }
+        }
+        file.sync_all()?;
+        path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+    };
+    // Half of it is of no use.
+    grow().inspect_err(|_| drop(file.set_len(had)))
+}
+
+/// Makes a file ready to be another segment. It gets its new name first: with that it is of no segment.
+fn reuse(path: &Path, next: &Path) -> io::Result<()> {
+    fs::rename(path, next)?;
+    let file = File::options().write(true).open(next)?;
+    file.write_all_at(&[0; HEADER_BYTES], 0)?;
+    file.sync_all()?;
+    next.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+}
+
+fn remove(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(path, &error)),
+        _ => Ok(()),
+    }
+}
