@@ -4,6 +4,7 @@
 //! A file, a segment, is filled and then only read. When the history lets go of it, it is filled again, as another segment, or
 //! removed. docs/storage.md draws the bytes.
 
+mod blocks;
 mod bytes;
 mod writer;
 

@@ -15,7 +15,7 @@ pub(in crate::store) const ENTRIES_BEGIN: usize = 4_096;
 /// Nobody knows the salt, so that nothing that somebody had written, as a label perhaps, can be taken for an entry; and what the file
 /// had when it was another segment has another.
 pub(in crate::store) const RECORD_HEADER_BYTES: usize = 24;
-const RECORD_ALIGN: usize = 8;
+pub(super) const RECORD_ALIGN: usize = 8;
 /// The envelope of a value, with its checksum.
 const VALUE_BEGIN_BYTES: usize = 9;
 

@@ -10,11 +10,13 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::fs::OFlags;
 use tenure_core::{Seq, Timestamp, Ttl};
 
-use super::bytes::{HEADER_BYTES, RecordHeader, header, record_bytes};
+use super::blocks::{BLOCK_BYTES, Blocks};
+use super::bytes::{ENTRIES_BEGIN, HEADER_BYTES, RECORD_ALIGN, RecordHeader, header, record_bytes};
 use super::{ENTRIES_START, Places, Segment, Segments, failed, sync_folder};
-use crate::store::{DiskOptions, Entry, StoreError, journal};
+use crate::store::{DiskOptions, Durability, Entry, StoreError, journal};
 
 /// Each segment may have twice as much as the one before, up to a second's worth of a busy server, or this part of what is kept: most
 /// servers never need more than the first.
@@ -22,9 +24,11 @@ const PARTS_OF_BYTES: u64 = 8;
 const FIRST_BYTES: u64 = 1024 * 1024;
 const BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// A file that is made beside the commits is written in pieces, with pauses that are so many times as long as a piece took, until
-/// somebody waits for it: much at once would keep commits waiting for the disk.
-const PIECE_BYTES: usize = 1024 * 1024;
-const PAUSE_FACTOR: u32 = 2;
+/// somebody waits for it: more at once would keep commits waiting for the disk. It is still several times as fast as a busy server
+/// fills the one before.
+const PIECE_BYTES: usize = 64 * 1024;
+const PAUSE_FACTOR: u32 = 8;
+const PAUSE_MAX: Duration = Duration::from_millis(10);
 /// A segment is ended when it has been filled for this part of the time for which history is kept, so that it can be let go in time;
 /// but not sooner than this.
 const PARTS_OF_AGE: u64 = 8;
@@ -45,8 +49,9 @@ pub(in crate::store) struct Writer {
     spare: Option<Segment>,
     /// Files that cannot be read, and go with those around them.
     unreadable: Vec<u64>,
-    /// For values under way to the disk.
-    buffer: Vec<u8>,
+    /// How the current file ends.
+    blocks: Blocks,
+    durability: Durability,
     first_bytes: u64,
     bytes_max: u64,
 }
@@ -56,9 +61,21 @@ struct Current {
     since: Timestamp,
     salt: u64,
     places: Arc<Places>,
+    out: Out,
     /// Where the next entry goes.
     at: u64,
     bytes: u64,
+}
+
+/// What a segment is written by, beside the file that it is read by.
+#[derive(Debug)]
+struct Out {
+    file: File,
+    /// Every write goes to the disk, past what the system keeps in memory, and is synced when it returns. That takes two thirds of what
+    /// a write and a sync take, but not every file system can do it.
+    is_direct: bool,
+    /// Where the blocks go that are not yet full, or not yet written.
+    start: u64,
 }
 
 /// Where the log ends that a start has read.
@@ -78,6 +95,7 @@ impl Writer {
         options: &DiskOptions,
     ) -> Self {
         let bytes_max = (options.retention.bytes / PARTS_OF_BYTES).clamp(FIRST_BYTES, BYTES_MAX);
+        let bytes = |bytes: u64| options.segment_bytes.unwrap_or(bytes).next_multiple_of(BLOCK_BYTES as u64);
         let segments = Segments {
             folder: folder.to_owned(),
             listed: RwLock::new(listed),
@@ -93,9 +111,10 @@ impl Writer {
             gone: Vec::new(),
             spare: None,
             unreadable,
-            buffer: Vec::new(),
-            first_bytes: options.segment_bytes.unwrap_or(FIRST_BYTES),
-            bytes_max: options.segment_bytes.unwrap_or(bytes_max),
+            blocks: Blocks::default(),
+            durability: options.durability,
+            first_bytes: bytes(FIRST_BYTES),
+            bytes_max: bytes(bytes_max),
         }
     }
 
@@ -125,7 +144,7 @@ impl Writer {
             *newest
         });
         let newest = newest.expect("the log ends in a segment");
-        let open = || -> io::Result<File> {
+        let mut open = || -> io::Result<(File, Out)> {
             let file = File::options().read(true).write(true).open(&path)?;
             file.set_len(end.at)?;
             // Whoever wrote the last entry may not have synced it, or may have failed to: then the system takes it for clean.
@@ -135,14 +154,20 @@ impl Writer {
                 file.write_all_at(&entry, *at)?;
             }
             file.sync_all()?;
-            Ok(file)
+            let mut last = vec![0; usize::try_from(end.at).map_err(io::Error::other)? % BLOCK_BYTES];
+            let start = end.at - last.len() as u64;
+            file.read_exact_at(&mut last, start)?;
+            self.blocks.clear();
+            self.blocks.extend(&last);
+            Ok((file, Out::open(&path, start, self.durability == Durability::Sync)?))
         };
-        let file = open().map_err(|error| failed(&path, &error))?;
+        let (file, out) = open().map_err(|error| failed(&path, &error))?;
         self.set_current(Current {
             number: end.number,
             since: newest.at,
             salt: newest.salt,
             places: Arc::new(Places { file, entries: RwLock::new(end.places) }),
+            out,
             at: end.at,
             bytes: end.at,
         });
@@ -177,12 +202,11 @@ impl Writer {
         let length = u32::try_from(value.len()).expect("it has room in a file");
         let events = u32::try_from(entry.events.len()).expect("a batch is bounded");
         let header = RecordHeader { length, events, first: entry.first, checksum: 0 };
-        self.buffer.clear();
-        self.buffer.extend(header.sealed(current.salt, value));
-        self.buffer.extend(value);
-        let written = current.places.file.write_all_at(&self.buffer, current.at);
-        let synced = written.and_then(|()| if sync { current.places.file.sync_data() } else { Ok(()) });
-        synced.map_err(|error| failed(&self.segments.path(current.number), &error))?;
+        self.blocks.extend(&header.sealed(current.salt, value));
+        self.blocks.extend(value);
+        self.blocks.pad(RECORD_ALIGN);
+        let path = self.segments.path(current.number);
+        current.out.write(&mut self.blocks, sync, &path).map_err(|error| failed(&path, &error))?;
         // Only now: it is durable.
         current.places.entries.write().unwrap_or_else(PoisonError::into_inner).push((entry.first, current.at));
         current.at += record_bytes(value) as u64;
@@ -213,21 +237,25 @@ impl Writer {
         }
         let number = self.segments.next_number();
         let path = self.segments.path(number);
-        let needed = self.first_bytes.max(ENTRIES_START + record_bytes(value) as u64);
+        let needed = (ENTRIES_START + record_bytes(value) as u64).next_multiple_of(BLOCK_BYTES as u64);
+        let needed = self.first_bytes.max(needed);
         let salt =
             getrandom::u64().map_err(|error| StoreError::Io(format!("the system has no randomness: {error}")))?;
-        let open = || -> io::Result<(File, u64)> {
+        let open = || -> io::Result<(File, Out, u64)> {
             make(&path, needed, || true)?;
             let file = File::options().read(true).write(true).open(&path)?;
-            file.write_all_at(&header(number, entry.first, entry.at, salt), 0)?;
             let bytes = file.metadata()?.len();
-            Ok((file, bytes))
+            Ok((file, Out::open(&path, 0, sync)?, bytes))
         };
-        let (file, bytes) = open().map_err(|error| failed(&path, &error))?;
+        let (file, out, bytes) = open().map_err(|error| failed(&path, &error))?;
+        // It goes to the disk with the first entry.
+        self.blocks.clear();
+        self.blocks.extend(&header(number, entry.first, entry.at, salt));
+        self.blocks.pad(ENTRIES_BEGIN);
         self.is_prepared = false;
         self.segments.listed_mut().push_back(Segment { number, base: entry.first, at: entry.at, salt, bytes });
         let places = Arc::new(Places { file, entries: RwLock::default() });
-        self.set_current(Current { number, since: entry.at, salt, places, at: ENTRIES_START, bytes });
+        self.set_current(Current { number, since: entry.at, salt, places, out, at: ENTRIES_START, bytes });
         Ok(())
     }
 
@@ -357,6 +385,49 @@ impl Writer {
     }
 }
 
+impl Out {
+    fn open(path: &Path, start: u64, directly: bool) -> io::Result<Self> {
+        if let Some(file) = directly.then(|| open_direct(path, OFlags::DSYNC)).flatten() {
+            return Ok(Self { file, is_direct: true, start });
+        }
+        Ok(Self { file: File::options().write(true).open(path)?, is_direct: false, start })
+    }
+
+    fn write(&mut self, blocks: &mut Blocks, sync: bool, path: &Path) -> io::Result<()> {
+        let mut written = self.file.write_all_at(blocks.whole(), self.start);
+        if self.is_direct && is_impossible(&written) {
+            *self = Self::open(path, self.start, false)?;
+            written = self.file.write_all_at(blocks.whole(), self.start);
+        }
+        written?;
+        if sync && !self.is_direct {
+            self.file.sync_data()?;
+        }
+        self.start += blocks.keep_last();
+        Ok(())
+    }
+}
+
+/// A file to which only whole blocks are written, past what the system keeps in memory; none where that is not possible.
+fn open_direct(path: &Path, flags: OFlags) -> Option<File> {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        let flags = (OFlags::DIRECT | flags).bits().cast_signed();
+        File::options().write(true).custom_flags(flags).open(path).ok()
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (path, flags);
+        None
+    }
+}
+
+/// Some file systems say so only then; and some want larger blocks.
+fn is_impossible(written: &io::Result<()>) -> bool {
+    matches!(written, Err(error) if error.kind() == io::ErrorKind::InvalidInput)
+}
+
 /// Makes a file at least this large, of blocks that have been written; slowly if nobody waits for it.
 fn make(path: &Path, bytes: u64, is_waited_for: impl Fn() -> bool) -> io::Result<()> {
     let mut options = File::options();
@@ -367,17 +438,31 @@ fn make(path: &Path, bytes: u64, is_waited_for: impl Fn() -> bool) -> io::Result
     if had >= bytes {
         return Ok(());
     }
-    let zeros = vec![0; PIECE_BYTES];
-    let grow = || -> io::Result<()> {
+    let mut zeros = Blocks::default();
+    zeros.extend(&[0; PIECE_BYTES]);
+    let is_whole = had.is_multiple_of(BLOCK_BYTES as u64);
+    let mut direct = is_whole.then(|| open_direct(path, OFlags::empty())).flatten();
+    let mut grow = || -> io::Result<()> {
         let mut at = had;
         while at < bytes {
             let began = Instant::now();
-            let piece = usize::try_from(bytes - at).map_or(zeros.len(), |left| left.min(zeros.len()));
-            file.write_all_at(&zeros[..piece], at)?;
-            at += piece as u64;
+            let piece = usize::try_from(bytes - at).map_or(PIECE_BYTES, |left| left.min(PIECE_BYTES));
+            let piece = &zeros.whole()[..piece];
+            let written = direct.as_ref().map(|direct| direct.write_all_at(piece, at));
+            match written {
+                Some(written) if !is_impossible(&written) => written?,
+                _ => {
+                    direct = None;
+                    file.write_all_at(piece, at)?;
+                }
+            }
+            at += piece.len() as u64;
             if !is_waited_for() {
-                file.sync_data()?;
-                std::thread::sleep((began.elapsed() * PAUSE_FACTOR).min(Duration::from_millis(10)));
+                // What is kept in memory would be written all at once.
+                if direct.is_none() {
+                    file.sync_data()?;
+                }
+                std::thread::sleep((began.elapsed() * PAUSE_FACTOR).min(PAUSE_MAX));
             }
         }
         file.sync_all()?;
