@@ -7,6 +7,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed={}", root.display());
     let mut compiler = protox::Compiler::new([&root])?;
     compiler.open_file("etcd/kv.proto")?.open_file("etcd/lock.proto")?;
-    tonic_prost_build::configure().build_server(false).compile_fds(compiler.file_descriptor_set())?;
+    tonic_prost_build::configure()
+        .build_client(false)
+        .build_server(false)
+        .compile_fds(compiler.file_descriptor_set())?;
     Ok(())
 }

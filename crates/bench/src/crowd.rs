@@ -27,7 +27,7 @@ use clap::Parser;
 use self::prober::{Probed, Prober};
 use self::server::{Memory, Server};
 
-pub(crate) type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+pub type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// Longer than anything takes on a busy machine; only what fails waits for it.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -1,7 +1,7 @@
 //! etcd over its gRPC interface: a key that is made if it is not there, and its lock service for those who wait. The
 //! keys have no lease, which saves etcd work that we do.
 
-use tonic::transport::{Channel, Endpoint};
+use tenure_bench::calls::Channel;
 
 use crate::load::{Connection, Outcome, What};
 
@@ -26,9 +26,7 @@ const LEASE: i64 = 600;
 
 #[derive(Clone)]
 pub(crate) struct Etcd {
-    keys: kv::kv_client::KvClient<Channel>,
-    leases: kv::lease_client::LeaseClient<Channel>,
-    locks: lock::lock_client::LockClient<Channel>,
+    channel: Channel,
     /// Who this task is for the lock service: two with the same lease would share the lock.
     lease: Option<i64>,
 }
@@ -42,13 +40,7 @@ impl Connection for Etcd {
     type Taken = Taken;
 
     async fn open(address: &str) -> Outcome<Self> {
-        let channel = Endpoint::from_shared(format!("http://{address}"))?.tcp_nodelay(true).connect().await?;
-        Ok(Self {
-            keys: kv::kv_client::KvClient::new(channel.clone()),
-            leases: kv::lease_client::LeaseClient::new(channel.clone()),
-            locks: lock::lock_client::LockClient::new(channel),
-            lease: None,
-        })
+        Ok(Self { channel: Channel::open(address).await?, lease: None })
     }
 
     async fn take(&mut self, what: &What) -> Outcome<Taken> {
@@ -64,7 +56,8 @@ impl Connection for Etcd {
                 let put = kv::PutRequest { key: key.clone(), value: b"bench".to_vec() };
                 let put = kv::RequestOp { request: Some(kv::request_op::Request::RequestPut(put)) };
                 let request = kv::TxnRequest { compare: vec![is_absent], success: vec![put] };
-                match self.keys.txn(request).await?.into_inner().succeeded {
+                let done: kv::TxnResponse = self.channel.call("/etcdserverpb.KV/Txn", &request).await?;
+                match done.succeeded {
                     true => Ok(Taken::Key(key)),
                     false => Err("somebody else uses this name".into()),
                 }
@@ -72,11 +65,17 @@ impl Connection for Etcd {
             What::Shared(name) => {
                 let lease = match self.lease {
                     Some(lease) => lease,
-                    None => self.leases.lease_grant(kv::LeaseGrantRequest { ttl: LEASE }).await?.into_inner().id,
+                    None => {
+                        let request = kv::LeaseGrantRequest { ttl: LEASE };
+                        let granted: kv::LeaseGrantResponse =
+                            self.channel.call("/etcdserverpb.Lease/LeaseGrant", &request).await?;
+                        granted.id
+                    }
                 };
                 self.lease = Some(lease);
                 let request = lock::LockRequest { name: name.as_bytes().to_vec(), lease };
-                Ok(Taken::Lock(self.locks.lock(request).await?.into_inner().key))
+                let locked: lock::LockResponse = self.channel.call("/v3lockpb.Lock/Lock", &request).await?;
+                Ok(Taken::Lock(locked.key))
             }
             What::Chosen { .. } | What::Place(_) => Err("etcd has nothing of this kind".into()),
         }
@@ -85,11 +84,13 @@ impl Connection for Etcd {
     async fn give_back(&mut self, taken: Taken) -> Outcome<()> {
         match taken {
             Taken::Key(key) => {
-                let deleted = self.keys.delete_range(kv::DeleteRangeRequest { key }).await?.into_inner().deleted;
-                if deleted == 1 { Ok(()) } else { Err("the key was not there any more".into()) }
+                let request = kv::DeleteRangeRequest { key };
+                let done: kv::DeleteRangeResponse = self.channel.call("/etcdserverpb.KV/DeleteRange", &request).await?;
+                if done.deleted == 1 { Ok(()) } else { Err("the key was not there any more".into()) }
             }
             Taken::Lock(key) => {
-                self.locks.unlock(lock::UnlockRequest { key }).await?;
+                let request = lock::UnlockRequest { key };
+                let lock::UnlockResponse {} = self.channel.call("/v3lockpb.Lock/Unlock", &request).await?;
                 Ok(())
             }
         }

@@ -1,26 +1,25 @@
 //! LDLM's own interface: the same calls by the same client, whichever server answers them.
 
-use tenure_proto::ldlm::ldlm_client::LdlmClient;
-use tenure_proto::ldlm::{LockRequest, UnlockRequest};
-use tonic::transport::{Channel, Endpoint};
+use tenure_bench::calls::Channel;
+use tenure_proto::ldlm::{LockRequest, LockResponse, UnlockRequest, UnlockResponse};
 
 use crate::load::{Connection, Outcome, What};
 
 #[derive(Clone, Debug)]
-pub(crate) struct Ldlm(LdlmClient<Channel>);
+pub(crate) struct Ldlm(Channel);
 
 impl Connection for Ldlm {
     /// Name and key.
     type Taken = (String, String);
 
     async fn open(address: &str) -> Outcome<Self> {
-        let channel = Endpoint::from_shared(format!("http://{address}"))?.tcp_nodelay(true).connect().await?;
-        Ok(Self(LdlmClient::new(channel)))
+        Channel::open(address).await.map(Self)
     }
 
     async fn take(&mut self, what: &What) -> Outcome<Self::Taken> {
         let (What::Own(name) | What::Shared(name)) = what else { return Err("LDLM has only locks".into()) };
-        let locked = self.0.lock(LockRequest { name: name.clone(), ..Default::default() }).await?.into_inner();
+        let request = LockRequest { name: name.clone(), ..Default::default() };
+        let locked: LockResponse = self.0.call("/ldlm.LDLM/Lock", &request).await?;
         match locked.locked {
             true => Ok((name.clone(), locked.key)),
             false => Err(format!("{name} is not locked: {:?}", locked.error).into()),
@@ -28,7 +27,7 @@ impl Connection for Ldlm {
     }
 
     async fn give_back(&mut self, (name, key): Self::Taken) -> Outcome<()> {
-        let unlocked = self.0.unlock(UnlockRequest { name, key }).await?.into_inner();
+        let unlocked: UnlockResponse = self.0.call("/ldlm.LDLM/Unlock", &UnlockRequest { name, key }).await?;
         match unlocked.unlocked {
             true => Ok(()),
             false => Err(format!("not unlocked: {:?}", unlocked.error).into()),

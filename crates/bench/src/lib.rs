@@ -1,3 +1,4 @@
-//! What `cargo xtask load` does, as a library, so that the tests run the same with fewer.
+//! What `cargo xtask load` does, as a library, so that the tests run the same with fewer; and how the load generator makes calls.
 
+pub mod calls;
 pub mod crowd;

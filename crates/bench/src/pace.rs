@@ -2,11 +2,18 @@
 //! from when its request was due. So a server that falls behind cannot hide it by slowing down those who ask.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::future::poll_fn;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use tokio::sync::{Notify, mpsc};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use crate::load::{self, Connection, Outcome, What};
 
@@ -21,7 +28,7 @@ const LATENCY_MAX: Duration = Duration::from_secs(600);
 const CLIENTS: usize = 1_024;
 /// Beyond this the server does not keep up.
 const UNSERVED_MAX: usize = 1_000_000;
-/// How far apart the pacer wakes at least: with a wake-up for each request it would take the processor from the server.
+/// How often it is looked for what is due: with a wake-up for each request it would take the processor from the server.
 const WAKE: Duration = Duration::from_micros(100);
 
 pub(crate) fn latencies() -> Latencies {
@@ -42,21 +49,23 @@ pub(crate) async fn run<C: Connection>(
     let connections = load::open::<C>(&[address.to_owned()], connections).await?;
     let agenda = Arc::<Agenda>::default();
     let measured = Arc::new(Mutex::new(latencies()));
-    let warm = Instant::now() + span / 4;
+    let mut pace = Pace::new(rate, span + span / 4);
+    let warm = pace.started + span / 4;
     let mut clients = tokio::task::JoinSet::new();
     for (number, connection) in (0..CLIENTS).zip(connections.iter().cycle()) {
         let what = What::Own(format!("paced-{number}"));
         clients.spawn(serve(connection.clone(), what, agenda.clone(), warm, measured.clone()));
     }
-    let mut due = pacer(rate, span + span / 4);
-    while let Some(batch) = due.recv().await {
-        if agenda.add(batch) > UNSERVED_MAX {
+    let mut ticks = Ticks::every(WAKE)?;
+    while let Some(due) = pace.due() {
+        if agenda.add(due) > UNSERVED_MAX {
             return Err(format!("{UNSERVED_MAX} requests are not yet made at {rate:.0} pairs/s").into());
         }
         // One that has ended has failed.
         if let Some(ended) = clients.try_join_next() {
             ended??;
         }
+        ticks.next().await?;
     }
     agenda.end();
     while let Some(client) = clients.join_next().await {
@@ -67,48 +76,108 @@ pub(crate) async fn run<C: Connection>(
     Ok(measured)
 }
 
-/// What is due and not yet begun.
+/// When what is due: at even distances, whenever it is asked.
+#[derive(Debug)]
+struct Pace {
+    rate: f64,
+    span: Duration,
+    started: Instant,
+    next: u32,
+}
+
+impl Pace {
+    fn new(rate: f64, span: Duration) -> Self {
+        Self { rate, span, started: Instant::now(), next: 0 }
+    }
+
+    /// What has become due since it was last asked; none when all has.
+    fn due(&mut self) -> Option<Vec<Instant>> {
+        let after = |next: u32| Duration::from_secs_f64(f64::from(next) / self.rate);
+        let passed = self.started.elapsed();
+        let mut due = Vec::new();
+        while after(self.next) <= passed.min(self.span) {
+            due.push(self.started + after(self.next));
+            self.next += 1;
+        }
+        (!due.is_empty() || passed < self.span).then_some(due)
+    }
+}
+
+/// A clock that wakes this very thread: the runtime's own timers count in milliseconds, and another thread would take the processor
+/// from the server.
+#[derive(Debug)]
+struct Ticks(AsyncFd<OwnedFd>);
+
+impl Ticks {
+    fn every(interval: Duration) -> Outcome<Self> {
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+        let interval = Timespec::try_from(interval)?;
+        let ticking = Itimerspec { it_interval: interval, it_value: interval };
+        timerfd_settime(&timer, TimerfdTimerFlags::empty(), &ticking)?;
+        #[expect(deprecated, reason = "what is unsound about it, a descriptor that is not owned, is not so here")]
+        let timer = AsyncFd::with_interest(timer, Interest::READABLE)?;
+        Ok(Self(timer))
+    }
+
+    /// However many have passed.
+    async fn next(&mut self) -> Outcome<()> {
+        let mut count = [0; size_of::<u64>()];
+        loop {
+            let mut ready = self.0.readable().await?;
+            let ticked = ready.try_io(|timer| Ok(rustix::io::read(timer.get_ref(), &mut count)?));
+            if let Ok(ticked) = ticked {
+                ticked?;
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// What is due and not yet begun, and who could begin it.
 #[derive(Debug, Default)]
-struct Agenda {
-    due: Mutex<(VecDeque<Instant>, bool)>,
-    more: Notify,
+struct Agenda(Mutex<Open>);
+
+#[derive(Debug, Default)]
+struct Open {
+    due: VecDeque<Instant>,
+    /// Those who have waited longest come first, so that all names are used.
+    idle: VecDeque<Waker>,
+    over: bool,
 }
 
 impl Agenda {
     /// Gives how much there is.
     fn add(&self, batch: Vec<Instant>) -> usize {
-        let count = batch.len();
-        let mut due = self.due.lock().expect("nobody panics with it");
-        due.0.extend(batch);
-        let all = due.0.len();
-        drop(due);
-        (0..count).for_each(|_| self.more.notify_one());
-        all
+        let mut open = self.open();
+        let woken = batch.len().min(open.idle.len());
+        open.due.extend(batch);
+        open.idle.drain(..woken).for_each(Waker::wake);
+        open.due.len()
     }
 
     fn end(&self) {
-        self.due.lock().expect("nobody panics with it").1 = true;
-        self.more.notify_waiters();
-        // For one that is about to wait.
-        self.more.notify_one();
+        let mut open = self.open();
+        open.over = true;
+        open.idle.drain(..).for_each(Waker::wake);
     }
 
     /// None when there is no more to come.
     async fn next(&self) -> Option<Instant> {
-        loop {
-            let told = self.more.notified();
-            {
-                let mut due = self.due.lock().expect("nobody panics with it");
-                if let Some(next) = due.0.pop_front() {
-                    return Some(next);
+        poll_fn(|cx| {
+            let mut open = self.open();
+            match open.due.pop_front() {
+                None if !open.over => {
+                    open.idle.push_back(cx.waker().clone());
+                    Poll::Pending
                 }
-                if due.1 {
-                    self.more.notify_one();
-                    return None;
-                }
+                next => Poll::Ready(next),
             }
-            told.await;
-        }
+        })
+        .await
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.0.lock().expect("nobody panics with it")
     }
 }
 
@@ -131,30 +200,6 @@ async fn serve<C: Connection>(
     Ok(())
 }
 
-/// Tells what is due, evenly spread. From a thread, because the runtime's own timers count in milliseconds.
-fn pacer(rate: f64, span: Duration) -> mpsc::UnboundedReceiver<Vec<Instant>> {
-    let (tell, due) = mpsc::unbounded_channel();
-    std::thread::spawn(move || {
-        let started = Instant::now();
-        let mut next = 0_u32;
-        loop {
-            let passed = started.elapsed().min(span);
-            let mut batch = Vec::new();
-            while f64::from(next) / rate <= passed.as_secs_f64() {
-                batch.push(started + Duration::from_secs_f64(f64::from(next) / rate));
-                next += 1;
-            }
-            let over = passed >= span;
-            if tell.send(batch).is_err() || over {
-                return;
-            }
-            let until_next = Duration::from_secs_f64(f64::from(next) / rate).saturating_sub(started.elapsed());
-            std::thread::sleep(until_next.max(WAKE));
-        }
-    });
-    due
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,12 +218,41 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_due_is_due_at_even_distances_whenever_it_is_told() {
+        let mut pace = Pace::new(1_000.0, Duration::from_millis(20));
+        let mut ticks = Ticks::every(Duration::from_millis(3)).unwrap();
         let mut told = Vec::new();
-        let mut due = pacer(1_000.0, Duration::from_millis(20));
-        while let Some(batch) = due.recv().await {
-            told.extend(batch);
+        while let Some(due) = pace.due() {
+            told.extend(due);
+            ticks.next().await.unwrap();
         }
         assert_eq!(told.len(), 21);
         assert!(told.windows(2).all(|pair| (pair[1] - pair[0]).as_micros().abs_diff(1_000) <= 1), "{told:?}");
+    }
+
+    #[tokio::test]
+    async fn whatever_is_due_is_begun_once_and_then_all_are_told_that_it_is_over() {
+        let agenda = Arc::<Agenda>::default();
+        let mut clients = tokio::task::JoinSet::new();
+        for _ in 0..3 {
+            let agenda = agenda.clone();
+            clients.spawn(async move {
+                let mut begun = Vec::new();
+                while let Some(due) = agenda.next().await {
+                    begun.push(due);
+                    tokio::task::yield_now().await;
+                }
+                begun
+            });
+        }
+        tokio::task::yield_now().await;
+        let due: Vec<_> = (0..100).map(|n| Instant::now() + Duration::from_millis(n)).collect();
+        for some in due.chunks(7) {
+            agenda.add(some.to_vec());
+            tokio::task::yield_now().await;
+        }
+        agenda.end();
+        let mut begun: Vec<_> = clients.join_all().await.into_iter().flatten().collect();
+        begun.sort_unstable();
+        assert_eq!(begun, due);
     }
 }

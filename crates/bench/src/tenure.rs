@@ -5,10 +5,11 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 
+use tenure_bench::calls;
 use tenure_proto::v1::tenure_client::TenureClient;
 use tenure_proto::v1::{
-    AcquireRequest, ClientMessage, ClientRequest, EndSession, GetPoolRequest, OpenSessionRequest, PoolSpec,
-    ReleaseRequest, Resource, SetPoolRequest, client_request::Request, server_answer::Answer,
+    AcquireRequest, ClientMessage, ClientRequest, EndSession, GetPoolRequest, Grant, OpenSessionRequest, PoolSpec,
+    ReleaseRequest, Released, Resource, SetPoolRequest, client_request::Request, server_answer::Answer,
 };
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
@@ -21,7 +22,7 @@ const REQUESTS_PER_MESSAGE_MAX: usize = 1_024;
 
 /// A call for each acquire and each release.
 #[derive(Clone, Debug)]
-pub(crate) struct Unary(TenureClient<Channel>);
+pub(crate) struct Unary(calls::Channel);
 
 /// The Rust client: guards, renewals, reconnects and all.
 #[derive(Clone, Debug)]
@@ -56,18 +57,19 @@ impl Connection for Unary {
     type Taken = Option<String>;
 
     async fn open(address: &str) -> Outcome<Self> {
-        connect(address).await.map(Self)
+        calls::Channel::open(address).await.map(Self)
     }
 
     async fn take(&mut self, what: &What) -> Outcome<Self::Taken> {
         let request = AcquireRequest { holder: "bench".into(), ..acquire(what) };
-        let grant = self.0.acquire(request).await?.into_inner();
+        let grant: Grant = self.0.call("/tenure.v1.Tenure/Acquire", &request).await?;
         Ok(can_be_given_back(what).then_some(grant.key))
     }
 
     async fn give_back(&mut self, taken: Self::Taken) -> Outcome<()> {
         if let Some(key) = taken {
-            self.0.release(ReleaseRequest { key, ..Default::default() }).await?;
+            let request = ReleaseRequest { key, ..Default::default() };
+            let Released { .. } = self.0.call("/tenure.v1.Tenure/Release", &request).await?;
         }
         Ok(())
     }

@@ -1,9 +1,15 @@
-//! What `cargo xtask load` does, with hundreds instead of thousands.
+//! What `cargo xtask load` does, with hundreds instead of thousands; and the calls of `cargo xtask bench`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
 
+use tenure_bench::calls::Channel;
 use tenure_bench::crowd::{Scale, run, table};
+use tenure_proto::v1::{
+    AcquireRequest, Grant, ListHoldsRequest, ListHoldsResponse, ReleaseRequest, Released, SetPoolRequest,
+    SetPoolResponse,
+};
+use tenure_server::{Config, Server, Storage};
 
 #[tokio::test]
 async fn crowds_and_bad_guests_are_served_or_refused_and_others_do_not_notice() {
@@ -12,4 +18,43 @@ async fn crowds_and_bad_guests_are_served_or_refused_and_others_do_not_notice() 
     let broken: Vec<_> = rows.iter().flat_map(|row| row.broken()).collect();
     println!("{}", table(&rows));
     assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+const TASKS: usize = 64;
+const PAIRS_EACH: usize = 100;
+
+/// More than the server takes before it has said that it takes more, and from many tasks at once.
+#[tokio::test]
+async fn the_calls_of_the_load_generator_are_answered_or_refused_each_by_itself() {
+    let server = Server::start(Storage::default().start_engine().unwrap(), Config::any_ports()).await.unwrap();
+    let channel = Channel::open(&server.grpc_addr().to_string()).await.unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..TASKS {
+        let channel = channel.clone();
+        tasks.spawn(async move {
+            for pair in 0..PAIRS_EACH {
+                let pool = format!("lock-{task}");
+                let holder = format!("holder {task}, pair {pair}");
+                let acquire = AcquireRequest { pool: pool.clone(), holder, ttl_ms: Some(30_000), ..Default::default() };
+                let grant: Grant = channel.call("/tenure.v1.Tenure/Acquire", &acquire).await.unwrap();
+                let held: ListHoldsResponse = channel
+                    .call("/tenure.v1.Tenure/ListHolds", &ListHoldsRequest { pool: Some(pool), ..Default::default() })
+                    .await
+                    .unwrap();
+                assert_eq!(held.holds.iter().map(|hold| hold.token).collect::<Vec<_>>(), [grant.token]);
+                let release = ReleaseRequest { key: grant.key, ..Default::default() };
+                let released: Released = channel.call("/tenure.v1.Tenure/Release", &release).await.unwrap();
+                assert_eq!(released.token, grant.token);
+                let again = channel.call::<Released>("/tenure.v1.Tenure/Release", &release).await;
+                assert_eq!(again.unwrap_err().to_string(), "/tenure.v1.Tenure/Release was refused");
+            }
+        });
+    }
+    tasks.join_all().await;
+    // An answer may be empty, and is not a refusal.
+    let pool = SetPoolRequest { pool: "lock-0".into(), spec: Some(Default::default()), ..Default::default() };
+    let set: Result<SetPoolResponse, _> = channel.call("/tenure.v1.Tenure/SetPool", &pool).await;
+    assert!(!set.unwrap().created);
+    drop(channel);
+    server.stop().await;
 }
