@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 
 use protox::prost_reflect::{Cardinality, DescriptorPool, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
 
+/// A refusal is three times as large as any other answer of a stream, and rare.
+const LARGE_ANSWER: &str = ".tenure.v1.ServerAnswer.answer.refused";
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let root = PathBuf::from(std::env::var("CARGO_MANIFEST_DIR")?).join("../../proto");
     println!("cargo::rerun-if-changed={}", root.display());
@@ -37,7 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         // Never said in JSON: the field is left out instead.
         config = config.field_attribute(unspecified(&enumeration), "#[serde(skip)]");
     }
-    for field in requests_with_contents(&pool) {
+    for field in requests_with_contents(&pool).iter().map(String::as_str).chain([LARGE_ANSWER]) {
         config = config.boxed(field);
     }
     config.compile_fds(compiler.file_descriptor_set())?;

@@ -295,7 +295,7 @@ impl Session {
             }
             Answer::Refused(refusal) => {
                 if let Some(greeting) = self.greeting.take() {
-                    let _ = greeting.send(Err(Error::Refused(Box::new(refusal.clone()))));
+                    let _ = greeting.send(Err(Error::Refused(refusal.clone())));
                     self.end(Ok(()));
                 }
                 Err(Broken(refusal.message))

@@ -209,7 +209,12 @@ impl Session {
         self.ask_anew(id, request);
     }
 
-    pub(super) fn acquire_refused(&mut self, id: u64, request: Request, refusal: v1::Refusal) -> Result<(), Broken> {
+    pub(super) fn acquire_refused(
+        &mut self,
+        id: u64,
+        request: Request,
+        refusal: Box<v1::Refusal>,
+    ) -> Result<(), Broken> {
         let What::Acquire(acquire) = &request.what else { return Ok(()) };
         match refusal.code.as_str() {
             // The session is over, and the stream is about to be told.
@@ -221,7 +226,7 @@ impl Session {
             "request_ended" if acquire.own_id && request.may_have_happened => self.ask_anew(id, request),
             _ => {
                 if let What::Acquire(acquire) = request.what {
-                    let _ = acquire.answer.send(Err(Error::Refused(Box::new(refusal))));
+                    let _ = acquire.answer.send(Err(Error::Refused(refusal)));
                 }
             }
         }

@@ -238,9 +238,7 @@ impl Session {
 /// What a release's answer means. An earlier attempt whose answer was lost may have done it.
 fn released(answer: Answer, may_have_happened: bool) -> Result<(), Error> {
     match answer {
-        Answer::Refused(refusal) if !(may_have_happened && refusal.code == "not_held") => {
-            Err(Error::Refused(Box::new(refusal)))
-        }
+        Answer::Refused(refusal) if !(may_have_happened && refusal.code == "not_held") => Err(Error::Refused(refusal)),
         _ => Ok(()),
     }
 }

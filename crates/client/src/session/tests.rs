@@ -111,7 +111,8 @@ impl Scene {
     }
 
     fn refuse(&mut self, id: u64, code: &str) -> Result<(), Broken> {
-        self.answer(id, Answer::Refused(v1::Refusal { code: code.into(), ..v1::Refusal::default() }))
+        let refusal = v1::Refusal { code: code.into(), ..v1::Refusal::default() };
+        self.answer(id, Answer::Refused(Box::new(refusal)))
     }
 
     /// Everything that is to be said, pings answered and left out.

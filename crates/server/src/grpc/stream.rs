@@ -143,7 +143,7 @@ impl SessionStream {
     }
 
     fn refuse(&mut self, id: u64, error: &Error) {
-        self.ready.push_back(v1::ServerAnswer { id, answer: Some(Answer::Refused(error.tell())) });
+        self.ready.push_back(v1::ServerAnswer { id, answer: Some(Answer::Refused(Box::new(error.tell()))) });
         if !matches!(self.stage, Stage::Open(_)) {
             self.stage = Stage::Closed;
         }
@@ -289,7 +289,7 @@ impl SessionStream {
         if matches!(&self.stage, Stage::Opening(_)) || matches!(&self.stage, Stage::Open(open) if open.id == id) {
             self.stage = Stage::Closed;
         }
-        Answer::Refused(error.tell())
+        Answer::Refused(Box::new(error.tell()))
     }
 
     fn is_over(&self) -> bool {

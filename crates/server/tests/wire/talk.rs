@@ -72,7 +72,7 @@ impl Talk {
 
     pub(crate) async fn hear_refused(&mut self, id: u64) -> v1::Refusal {
         match self.hear().await {
-            (heard, Answer::Refused(refusal)) if heard == id => refusal,
+            (heard, Answer::Refused(refusal)) if heard == id => *refusal,
             other => panic!("{other:?}"),
         }
     }
