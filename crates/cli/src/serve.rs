@@ -237,6 +237,7 @@ pub(crate) fn run(args: Args) -> Result<(), Exit> {
     raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers())
+        .on_thread_park(tenure_engine::look_out_for_answers)
         .enable_all()
         .build()
         .map_err(Exit::Setup)?;

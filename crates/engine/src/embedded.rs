@@ -29,11 +29,31 @@ const COMMANDS_WITHOUT_HANDOVER_MAX: usize = 4;
 /// With no more processors than this, so is any batch.
 const PROCESSORS_WITHOUT_HANDOVER_MAX: usize = 2;
 /// How long the writer looks out for more before it sleeps, after a batch of a few commands: whoever takes turns asks again
-/// as soon as it is answered, and being woken takes longer than that. It yields to anybody who has something to do.
-const LOOK_OUT: Duration = Duration::from_micros(100);
+/// as soon as it is answered, and being woken takes a good part of that time. It yields to anybody who has something to do.
+const LOOK_OUT: Duration = Duration::from_micros(200);
 /// How long a batch that only puts callers in queues waits for company: they cannot go on anyway, and often
 /// what comes next is the release they wait for.
 const LINGER: Duration = Duration::from_micros(200);
+
+/// Whether batches are of a few commands each and come one upon the other, as when callers take turns.
+static TAKE_TURNS: AtomicBool = AtomicBool::new(false);
+/// Whether something was handed over meanwhile that is not yet answered.
+static ANSWER_SOON: AtomicBool = AtomicBool::new(false);
+
+/// For a thread of a front end that is about to sleep: if an answer is about to come, it waits for it here, because to be woken would
+/// take a good part of that time. It yields to anybody who has something to do, and has an end. What it goes by are hints, for all
+/// engines of the process.
+pub fn look_out_for_answers() {
+    static LOOKS_OUT: AtomicBool = AtomicBool::new(false);
+    if !ANSWER_SOON.load(Ordering::Relaxed) || LOOKS_OUT.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let began = Instant::now();
+    while ANSWER_SOON.load(Ordering::Relaxed) && began.elapsed() < LOOK_OUT {
+        std::thread::yield_now();
+    }
+    LOOKS_OUT.store(false, Ordering::Relaxed);
+}
 
 /// How the engine is run.
 pub struct Options {
@@ -137,7 +157,13 @@ impl Embedded {
     }
 
     fn post(&self, mail: Mail) -> bool {
-        self.mail.send(Letter::Mail(mail)).is_ok()
+        self.send(Letter::Mail(mail))
+    }
+
+    fn send(&self, letter: Letter) -> bool {
+        let sent = self.mail.send(letter).is_ok();
+        ANSWER_SOON.store(TAKE_TURNS.load(Ordering::Relaxed), Ordering::Relaxed);
+        sent
     }
 
     /// Places in the mailbox for so many commands or queries. Gives for how many there are, and why not for the rest.
@@ -182,7 +208,7 @@ impl Engine for Embedded {
             let ticket = Ticket(ticket);
             Mail::Command { ticket, command, reply_to }
         });
-        let posted = admitted == 0 || self.mail.send(Letter::Commands(mails.collect())).is_ok();
+        let posted = admitted == 0 || self.send(Letter::Commands(mails.collect()));
         let ticket = |number| if posted { Ok(Ticket(number)) } else { Err(Failure::Stopping) };
         (first..first + admitted as u64).map(ticket).chain(refusals).collect()
     }
@@ -287,7 +313,7 @@ struct Writer {
     disk: Arc<Disk>,
     /// Batches up to this size are committed by the writer.
     without_handover_max: usize,
-    /// The last batch was one of few commands.
+    /// The last batch was one of few commands, and what came next, if it has come, came at once.
     looks_out: bool,
     depth: Arc<AtomicUsize>,
     clock: Arc<dyn Clock>,
@@ -307,6 +333,7 @@ impl Writer {
 
     /// False when there is no going on.
     fn commit(&mut self, prepared: Prepared) -> bool {
+        self.looks_out = (1..=COMMANDS_WITHOUT_HANDOVER_MAX).contains(&prepared.commands);
         if prepared.is_empty() {
             return true;
         }
@@ -315,11 +342,14 @@ impl Writer {
                 return false;
             }
         }
-        self.looks_out = (1..=COMMANDS_WITHOUT_HANDOVER_MAX).contains(&prepared.commands);
         // Nothing is being committed, and only this thread says what is: the order is kept.
         if prepared.commands <= self.without_handover_max {
-            return lock(&self.committer).commit(prepared);
+            let goes_on = lock(&self.committer).commit(prepared);
+            TAKE_TURNS.store(self.looks_out, Ordering::Relaxed);
+            ANSWER_SOON.store(false, Ordering::Relaxed);
+            return goes_on;
         }
+        TAKE_TURNS.store(false, Ordering::Relaxed);
         self.disk.busy.store(true, Ordering::SeqCst);
         self.commits.send(prepared).is_ok()
     }
@@ -335,9 +365,14 @@ impl Writer {
 
     /// Waits for mail or a deadline, and gathers what is there by then. None when it is over.
     fn next_batch(&mut self) -> Option<Batch> {
-        if self.inbox.is_empty() && !self.look_out() {
-            let deadline = self.driver.next_deadline();
-            self.wait(deadline.and_then(|deadline| self.clock.until(deadline)))?;
+        if self.inbox.is_empty() {
+            self.looks_out = self.looks_out && self.look_out(LOOK_OUT);
+            if !self.looks_out {
+                TAKE_TURNS.store(false, Ordering::Relaxed);
+                ANSWER_SOON.store(false, Ordering::Relaxed);
+                let deadline = self.driver.next_deadline();
+                self.wait(deadline.and_then(|deadline| self.clock.until(deadline)))?;
+            }
         }
         while let Ok(letter) = self.mailbox.try_recv() {
             self.open(letter);
@@ -368,7 +403,14 @@ impl Writer {
             if !lingers && !self.is_disk_busy() {
                 return Some(false);
             }
-            self.wait(lingers.then_some(LINGER))?;
+            if lingers {
+                ANSWER_SOON.store(false, Ordering::Relaxed);
+            }
+            if lingers && self.looks_out {
+                self.look_out(LINGER);
+            } else {
+                self.wait(lingers.then_some(LINGER))?;
+            }
             if lingers && self.inbox.is_empty() {
                 return Some(false);
             }
@@ -380,13 +422,10 @@ impl Writer {
         Some(true)
     }
 
-    /// Whether mail comes at once, if that is likely.
-    fn look_out(&mut self) -> bool {
-        if !std::mem::take(&mut self.looks_out) {
-            return false;
-        }
+    /// Whether mail comes in this time. It takes the processor, if nobody else does.
+    fn look_out(&mut self, span: Duration) -> bool {
         let began = Instant::now();
-        while began.elapsed() < LOOK_OUT {
+        while began.elapsed() < span {
             if let Ok(letter) = self.mailbox.try_recv() {
                 self.open(letter);
                 return true;
@@ -497,13 +536,14 @@ impl Committer {
         // After a failed sync nothing is said any more.
         let (Some(announce), Some(_)) = (&self.announce, &self.on_fatal) else { return false };
         // A batch that changed nothing still waits its turn: its answers may rest on the one before.
+        let mut committed = None;
         if commit.entry.is_some() || commit.rows.is_some() {
             let started = Instant::now();
             let entry = commit.entry.clone();
             if let Err(error) = self.store.commit(commit) {
                 return self.fail(error);
             }
-            metrics::committed(started.elapsed(), commands, entry.as_deref());
+            committed = Some((started.elapsed(), entry));
             announce.send_replace(last);
         }
         let mut listeners = Vec::new();
@@ -513,6 +553,9 @@ impl Committer {
             }
         }
         listeners.into_iter().for_each(Waker::wake);
+        if let Some((took, entry)) = committed {
+            metrics::committed(took, commands, entry.as_deref());
+        }
         match self.store.follow() {
             Ok(()) => true,
             Err(error) => self.fail(error),

@@ -19,7 +19,7 @@ mod store;
 pub use call::{Acquiring, Calls};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use desk::{Audience, Batch, Caller, Desk, Nonces};
-pub use embedded::{Embedded, Options};
+pub use embedded::{Embedded, Options, look_out_for_answers};
 pub use store::*;
 
 use std::future::Future;
