@@ -48,8 +48,29 @@ struct Desk {
 
 #[derive(Debug, Default)]
 struct Place {
-    answer: Option<Answer>,
+    answer: Option<Heard>,
     waiting: Option<Waker>,
+}
+
+/// What whoever asked wants to know of an answer: answers are large, and there are many.
+#[derive(Debug)]
+enum Heard {
+    /// The hold's key.
+    Granted(String),
+    Refused(String),
+    Other,
+}
+
+impl Heard {
+    /// None if it is not the end of it.
+    fn of(answer: Answer) -> Option<Self> {
+        match answer {
+            Answer::Queued(_) => None,
+            Answer::Granted(grant) => Some(Self::Granted(grant.key)),
+            Answer::Refused(refusal) => Some(Self::Refused(refusal.message)),
+            _ => Some(Self::Other),
+        }
+    }
 }
 
 impl Connection for Unary {
@@ -112,12 +133,9 @@ impl Connection for Stream {
         tokio::spawn(async move {
             while let Some(Ok(message)) = answers.next().await {
                 let mut desk = lock(&desk);
-                for heard in message.answers {
-                    // Being queued is not the end of it.
-                    if let Some(answer) = heard.answer
-                        && !matches!(answer, Answer::Queued(_))
-                    {
-                        desk.leave(heard.id, answer);
+                for answered in message.answers {
+                    if let Some(heard) = answered.answer.and_then(Heard::of) {
+                        desk.leave(answered.id, heard);
                     }
                 }
             }
@@ -156,7 +174,7 @@ impl Stream {
         Ok(self.requests.send(ClientRequest { id: self.id, request: Some(request) })?)
     }
 
-    async fn answer(&self) -> Outcome<Answer> {
+    async fn answer(&self) -> Outcome<Heard> {
         let answered = poll_fn(|cx| {
             let mut desk = lock(&self.desk);
             let over = desk.over;
@@ -170,19 +188,19 @@ impl Stream {
             }
         });
         match answered.await.ok_or("the stream has ended")? {
-            Answer::Refused(refusal) => Err(refusal.message.into()),
-            answer => Ok(answer),
+            Heard::Refused(message) => Err(message.into()),
+            heard => Ok(heard),
         }
     }
 
-    async fn ask(&self, request: Request) -> Outcome<Answer> {
+    async fn ask(&self, request: Request) -> Outcome<Heard> {
         self.send(request)?;
         self.answer().await
     }
 
     async fn acquire(&self, acquire: AcquireRequest) -> Outcome<String> {
         match self.ask(Request::Acquire(Box::new(acquire))).await? {
-            Answer::Granted(grant) => Ok(grant.key),
+            Heard::Granted(key) => Ok(key),
             other => Err(format!("not a grant: {other:?}").into()),
         }
     }
@@ -222,7 +240,7 @@ impl Desk {
         usize::try_from(id).ok().and_then(|id| self.places.get_mut(id))
     }
 
-    fn leave(&mut self, id: u64, answer: Answer) {
+    fn leave(&mut self, id: u64, answer: Heard) {
         if let Some(place) = self.of(id) {
             place.answer = Some(answer);
             place.waiting.take().into_iter().for_each(Waker::wake);
