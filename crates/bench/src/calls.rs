@@ -112,7 +112,8 @@ impl Channel {
         Ok(Self { callers: Arc::new(Callers { line }) })
     }
 
-    /// Asks, and gives the answer. What is refused is an error, whatever it is.
+    /// Asks, and gives the answer, which must be short: no more is taken of it than a stream may have at first. What is refused comes
+    /// without an answer and is an error, whatever it is; a refusal after an answer, which no server here gives, would not be noticed.
     pub async fn call<A: Message + Default>(&self, path: &'static str, request: &impl Message) -> Outcome<A> {
         let stream = poll_fn(|cx| self.line().poll_ask(cx, path, request)).await?;
         let answer = poll_fn(|cx| self.line().poll_answer(cx, stream)).await?;
@@ -207,9 +208,10 @@ impl Line {
             }
             SETTINGS if flags & ACK == 0 => {
                 for setting in payload.chunks_exact(6) {
+                    let what = u16::from_be_bytes([setting[0], setting[1]]);
                     let value = u32::from_be_bytes([setting[2], setting[3], setting[4], setting[5]]);
                     // The size of HPACK's table, and what may be said on a stream.
-                    if (setting[1] == 1 && value < TABLE_BYTES) || (setting[1] == 4 && value < WINDOW_BYTES) {
+                    if (what == 1 && value < TABLE_BYTES) || (what == 4 && value < WINDOW_BYTES) {
                         return Err("the server has less room than this client needs".into());
                     }
                 }

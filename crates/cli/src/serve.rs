@@ -235,12 +235,13 @@ pub(crate) fn run(args: Args) -> Result<(), Exit> {
     let (storage, config) = (options.storage(), options.config()?);
     security::warn_if_open(&config);
     raise_file_limit();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(workers())
-        .on_thread_park(tenure_engine::look_out_for_answers)
-        .enable_all()
-        .build()
-        .map_err(Exit::Setup)?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.worker_threads(workers()).enable_all();
+    // One of several that looks out would keep others from being woken.
+    if workers() == 1 {
+        runtime.on_thread_park(tenure_engine::look_out_for_answers);
+    }
+    let runtime = runtime.build().map_err(Exit::Setup)?;
     runtime.block_on(async {
         let mut stop = StopSignal::listen().map_err(Exit::Setup)?;
         let link = options.temporal.connect().await?;

@@ -49,7 +49,10 @@ pub fn look_out_for_answers() {
         return;
     }
     let began = Instant::now();
-    while ANSWER_SOON.load(Ordering::Relaxed) && began.elapsed() < LOOK_OUT {
+    while ANSWER_SOON.load(Ordering::Relaxed) {
+        if began.elapsed() > LOOK_OUT {
+            ANSWER_SOON.store(false, Ordering::Relaxed);
+        }
         std::thread::yield_now();
     }
     LOOKS_OUT.store(false, Ordering::Relaxed);
@@ -124,6 +127,8 @@ impl Embedded {
             committer: committer.clone(),
             disk: disk.clone(),
             without_handover_max: if is_small { usize::MAX } else { COMMANDS_WITHOUT_HANDOVER_MAX },
+            in_turn: false,
+            committed: Instant::now(),
             looks_out: false,
             depth: depth.clone(),
             clock: clock.clone(),
@@ -161,9 +166,9 @@ impl Embedded {
     }
 
     fn send(&self, letter: Letter) -> bool {
-        let sent = self.mail.send(letter).is_ok();
+        // Before it is sent: whoever answers it says that no more is to come.
         ANSWER_SOON.store(TAKE_TURNS.load(Ordering::Relaxed), Ordering::Relaxed);
-        sent
+        self.mail.send(letter).is_ok()
     }
 
     /// Places in the mailbox for so many commands or queries. Gives for how many there are, and why not for the rest.
@@ -313,7 +318,10 @@ struct Writer {
     disk: Arc<Disk>,
     /// Batches up to this size are committed by the writer.
     without_handover_max: usize,
-    /// The last batch was one of few commands, and what came next, if it has come, came at once.
+    /// What came last came soon after a commit.
+    in_turn: bool,
+    committed: Instant,
+    /// So it did, the last batch was one of few commands, and what came next, if it has come, came at once.
     looks_out: bool,
     depth: Arc<AtomicUsize>,
     clock: Arc<dyn Clock>,
@@ -329,11 +337,13 @@ impl Writer {
             }
             next = self.next_batch();
         }
+        TAKE_TURNS.store(false, Ordering::Relaxed);
+        ANSWER_SOON.store(false, Ordering::Relaxed);
     }
 
     /// False when there is no going on.
     fn commit(&mut self, prepared: Prepared) -> bool {
-        self.looks_out = (1..=COMMANDS_WITHOUT_HANDOVER_MAX).contains(&prepared.commands);
+        self.looks_out = self.in_turn && (1..=COMMANDS_WITHOUT_HANDOVER_MAX).contains(&prepared.commands);
         if prepared.is_empty() {
             return true;
         }
@@ -344,9 +354,12 @@ impl Writer {
         }
         // Nothing is being committed, and only this thread says what is: the order is kept.
         if prepared.commands <= self.without_handover_max {
+            let began = Instant::now();
             let goes_on = lock(&self.committer).commit(prepared);
-            TAKE_TURNS.store(self.looks_out, Ordering::Relaxed);
-            ANSWER_SOON.store(false, Ordering::Relaxed);
+            self.committed = Instant::now();
+            // It would be in vain on a disk that takes longer.
+            let take_turns = self.looks_out && self.committed - began < LOOK_OUT;
+            TAKE_TURNS.store(take_turns, Ordering::Relaxed);
             return goes_on;
         }
         TAKE_TURNS.store(false, Ordering::Relaxed);
@@ -373,6 +386,7 @@ impl Writer {
                 let deadline = self.driver.next_deadline();
                 self.wait(deadline.and_then(|deadline| self.clock.until(deadline)))?;
             }
+            self.in_turn = !self.inbox.is_empty() && self.committed.elapsed() < LOOK_OUT * 2;
         }
         while let Ok(letter) = self.mailbox.try_recv() {
             self.open(letter);
@@ -553,6 +567,7 @@ impl Committer {
             }
         }
         listeners.into_iter().for_each(Waker::wake);
+        ANSWER_SOON.store(false, Ordering::Relaxed);
         if let Some((took, entry)) = committed {
             metrics::committed(took, commands, entry.as_deref());
         }

@@ -24,11 +24,19 @@ const PARTS_OF_BYTES: u64 = 8;
 const FIRST_BYTES: u64 = 1024 * 1024;
 const BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// A file that is made beside the commits is written in pieces, with pauses that are so many times as long as a piece took, until
-/// somebody waits for it: more at once would keep commits waiting for the disk. It is still several times as fast as a busy server
-/// fills the one before.
+/// somebody waits for it: more at once would keep commits waiting for the disk.
 const PIECE_BYTES: usize = 64 * 1024;
 const PAUSE_FACTOR: u32 = 8;
-const PAUSE_MAX: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_millis(2);
+/// The pieces while somebody waits for it.
+const PIECE_BYTES_MAX: usize = 1024 * 1024;
+/// File systems of which it is known that a direct write to a file that was opened with `O_DSYNC` is on the disk when it returns. On
+/// some that are served from elsewhere it is not synced there.
+const SYNC_DIRECT_WRITES: [u64; 4] = [EXT4, XFS, BTRFS, F2FS];
+const EXT4: u64 = 0xef53;
+const XFS: u64 = 0x5846_5342;
+const BTRFS: u64 = 0x9123_683e;
+const F2FS: u64 = 0xf2f5_2010;
 /// A segment is ended when it has been filled for this part of the time for which history is kept, so that it can be let go in time;
 /// but not sooner than this.
 const PARTS_OF_AGE: u64 = 8;
@@ -414,7 +422,9 @@ fn open_direct(path: &Path, flags: OFlags) -> Option<File> {
     {
         use std::os::unix::fs::OpenOptionsExt;
         let flags = (OFlags::DIRECT | flags).bits().cast_signed();
-        File::options().write(true).custom_flags(flags).open(path).ok()
+        let file = File::options().write(true).custom_flags(flags).open(path).ok()?;
+        let kind = rustix::fs::fstatfs(&file).ok()?.f_type;
+        SYNC_DIRECT_WRITES.iter().any(|known| i128::from(kind) == i128::from(*known)).then_some(file)
     }
     #[cfg(not(target_os = "linux"))]
     {
@@ -425,7 +435,8 @@ fn open_direct(path: &Path, flags: OFlags) -> Option<File> {
 
 /// Some file systems say so only then; and some want larger blocks.
 fn is_impossible(written: &io::Result<()>) -> bool {
-    matches!(written, Err(error) if error.kind() == io::ErrorKind::InvalidInput)
+    let is_why = |kind| matches!(kind, io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported);
+    written.as_ref().is_err_and(|error| is_why(error.kind()))
 }
 
 /// Makes a file at least this large, of blocks that have been written; slowly if nobody waits for it.
@@ -439,14 +450,15 @@ fn make(path: &Path, bytes: u64, is_waited_for: impl Fn() -> bool) -> io::Result
         return Ok(());
     }
     let mut zeros = Blocks::default();
-    zeros.extend(&[0; PIECE_BYTES]);
+    zeros.extend(&vec![0; PIECE_BYTES_MAX]);
     let is_whole = had.is_multiple_of(BLOCK_BYTES as u64);
     let mut direct = is_whole.then(|| open_direct(path, OFlags::empty())).flatten();
     let mut grow = || -> io::Result<()> {
         let mut at = had;
         while at < bytes {
             let began = Instant::now();
-            let piece = usize::try_from(bytes - at).map_or(PIECE_BYTES, |left| left.min(PIECE_BYTES));
+            let most = if is_waited_for() { PIECE_BYTES_MAX } else { PIECE_BYTES };
+            let piece = usize::try_from(bytes - at).map_or(most, |left| left.min(most));
             let piece = &zeros.whole()[..piece];
             let written = direct.as_ref().map(|direct| direct.write_all_at(piece, at));
             match written {
@@ -485,5 +497,29 @@ fn remove(path: &Path) -> Result<(), StoreError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(path, &error)),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_written_directly_is_written_all_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("1.log");
+        make(&path, 3 * BLOCK_BYTES as u64, || true).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), vec![0; 3 * BLOCK_BYTES]);
+        // No place for a direct write.
+        let mut out = Out::open(&path, 100, true).unwrap();
+        let mut blocks = Blocks::default();
+        for text in [b"one", b"two"] {
+            blocks.extend(text);
+            out.write(&mut blocks, true, &path).unwrap();
+            assert!(!out.is_direct);
+        }
+        let bytes = fs::read(&path).unwrap();
+        assert_eq!((&bytes[..100], &bytes[100..106]), (&[0; 100][..], &b"onetwo"[..]));
+        assert!(bytes[106..].iter().all(|byte| *byte == 0));
     }
 }
