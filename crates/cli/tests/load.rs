@@ -6,7 +6,7 @@ use std::path::Path;
 use tenure_bench::calls::Channel;
 use tenure_bench::crowd::{Scale, run, table};
 use tenure_proto::v1::{
-    AcquireRequest, Grant, ListHoldsRequest, ListHoldsResponse, ReleaseRequest, Released, SetPoolRequest,
+    AcquireRequest, Grant, ListHoldsRequest, ListHoldsResponse, PoolSpec, ReleaseRequest, Released, SetPoolRequest,
     SetPoolResponse,
 };
 use tenure_server::{Config, Server, Storage};
@@ -52,9 +52,12 @@ async fn the_calls_of_the_load_generator_are_answered_or_refused_each_by_itself(
     }
     tasks.join_all().await;
     // An answer may be empty, and is not a refusal.
-    let pool = SetPoolRequest { pool: "lock-0".into(), spec: Some(Default::default()), ..Default::default() };
-    let set: Result<SetPoolResponse, _> = channel.call("/tenure.v1.Tenure/SetPool", &pool).await;
-    assert!(!set.unwrap().created);
+    let spec = PoolSpec { units: Some(2), ..Default::default() };
+    let pool = SetPoolRequest { pool: "gpus".into(), spec: Some(spec), ..Default::default() };
+    for created in [true, false] {
+        let set: SetPoolResponse = channel.call("/tenure.v1.Tenure/SetPool", &pool).await.unwrap();
+        assert_eq!(set.created, created);
+    }
     drop(channel);
     server.stop().await;
 }
