@@ -16,20 +16,21 @@ use tokio::net::TcpStream;
 
 use crate::crowd::Outcome;
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
+pub(crate) const DATA: u8 = 0;
+pub(crate) const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
+pub(crate) const SETTINGS: u8 = 4;
 const PUSH_PROMISE: u8 = 5;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
 
 const ACK: u8 = 1;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
+pub(crate) const END_STREAM: u8 = 1;
+pub(crate) const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const FRAME_HEADER_BYTES: usize = 9;
 /// Before a message: whether it is compressed, and its length.
 const PREFIX_BYTES: usize = 5;
@@ -95,7 +96,7 @@ impl Channel {
         socket.set_nodelay(true)?;
         let mut line = Line {
             authority: address.to_owned(),
-            out: b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+            out: PREFACE.to_vec(),
             carrier: None,
             table: Vec::new(),
             next_stream: 1,
@@ -321,11 +322,11 @@ fn lock(line: &Mutex<Line>) -> MutexGuard<'_, Line> {
 }
 
 /// Lengths from 127 on are spelled in another way.
-fn short(text: &str) -> u8 {
+pub(crate) fn short(text: &str) -> u8 {
     u8::try_from(text.len()).ok().filter(|length| *length < 127).expect("the headers here are short")
 }
 
-fn frame(bytes: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+pub(crate) fn frame(bytes: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     let length = u32::try_from(payload.len()).expect("what is said here is short");
     bytes.extend(&length.to_be_bytes()[1..]);
     bytes.extend([kind, flags]);

@@ -7,16 +7,11 @@ use std::time::Duration;
 use socket2::{Domain, Socket, Type};
 
 use super::{Outcome, PATIENCE};
-
-const HEADERS: u8 = 1;
-const DATA: u8 = 0;
-const SETTINGS: u8 = 4;
-const END_HEADERS: u8 = 4;
-const END_STREAM: u8 = 1;
+use crate::calls::{DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, frame, short};
 
 /// How HTTP/2 begins, and a client that would take any amount on each stream.
 pub(crate) fn opening() -> Vec<u8> {
-    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    let mut bytes = PREFACE.to_vec();
     let window = [&4_u16.to_be_bytes()[..], &0x7fff_ffff_u32.to_be_bytes()].concat();
     frame(&mut bytes, SETTINGS, 0, 0, &window);
     bytes
@@ -41,25 +36,10 @@ pub(crate) fn call(bytes: &mut Vec<u8>, stream: u32, method: &str) {
 /// A message of a call, which may be its last.
 pub(crate) fn message(bytes: &mut Vec<u8>, stream: u32, message: &impl prost::Message, is_last: bool) {
     let mut data = vec![0];
-    data.extend(length(message.encoded_len()).to_be_bytes());
+    let length = u32::try_from(message.encoded_len()).expect("what is said here is short");
+    data.extend(length.to_be_bytes());
     data.extend(message.encode_to_vec());
     frame(bytes, DATA, if is_last { END_STREAM } else { 0 }, stream, &data);
-}
-
-fn length(bytes: usize) -> u32 {
-    u32::try_from(bytes).expect("what is said here is short")
-}
-
-/// Lengths from 127 on are spelled in another way.
-fn short(text: &str) -> u8 {
-    u8::try_from(text.len()).expect("the headers here are short")
-}
-
-fn frame(bytes: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
-    bytes.extend(&length(payload.len()).to_be_bytes()[1..]);
-    bytes.extend([kind, flags]);
-    bytes.extend(stream.to_be_bytes());
-    bytes.extend(payload);
 }
 
 /// Says all that there is to say, as far as it is taken, and waits for a while to be hung up on. Gives how much the server, or the
