@@ -68,7 +68,7 @@ impl<'a> World<'a> {
         while let Some(path) = open.pop() {
             // One that is not there yet has room.
             let Some((path, pool)) = state.pools.get_key_value(path) else { continue };
-            if pools.insert(path, &**pool).is_some() {
+            if pools.insert(path, pool).is_some() {
                 continue;
             }
             looked_at += pool.holds.len() + pool.queue.len();

@@ -30,6 +30,7 @@ mod names;
 mod placement;
 mod policy;
 mod pool;
+mod pools;
 mod query;
 mod queue;
 mod record;

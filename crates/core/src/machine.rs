@@ -367,7 +367,7 @@ impl Step<'_> {
             }
             WaitEnd::SessionEnded => Refusal::UnknownSession,
             WaitEnd::NeverFits => {
-                let pools = || waiter.parts().map(|(path, demand)| (path, &*self.state().pools[path], demand));
+                let pools = || waiter.parts().map(|(path, demand)| (path, &self.state().pools[path], demand));
                 let never = pools().find_map(|(path, pool, demand)| never_fits(path, pool, demand));
                 never.unwrap_or_else(|| {
                     let other = |&(path, pool, _): &(&PoolPath, &Pool, _)| waiter.part(path).1 != pool.window;

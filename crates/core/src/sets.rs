@@ -28,7 +28,7 @@ pub(crate) enum Next {
 /// The first in order that can be served now in a pool where sets wait. A set with a pool that is itself `unserved` has to
 /// wait for that: somebody there may be before it.
 pub(crate) fn next(state: &State, unserved: &BTreeSet<PoolPath>, path: &PoolPath, nonce: u128) -> Option<Next> {
-    let pool = &*state.pools[path];
+    let pool = &state.pools[path];
     if !pool.hands_out() {
         return None;
     }

@@ -12,6 +12,7 @@ use crate::limits::{REQUEST_MEMORY, REQUESTS_REMEMBERED_MAX};
 use crate::mutation::Mistake;
 use crate::names::*;
 use crate::pool::{Pool, Resource, Taken};
+use crate::pools::Pools;
 use crate::record::*;
 use crate::time::{Timestamp, Ttl};
 use crate::view::{Rank, Reservation};
@@ -39,7 +40,7 @@ pub(crate) enum Due {
 #[derive(Debug, PartialEq, Eq)]
 pub struct State {
     pub(crate) counters: Counters,
-    pub(crate) pools: BTreeMap<PoolPath, Box<Pool>>,
+    pub(crate) pools: Pools,
     pub(crate) holds: BTreeMap<Token, Box<Hold>>,
     pub(crate) waiters: BTreeMap<WaiterId, Box<Waiter>>,
     pub(crate) sessions: BTreeMap<SessionId, Box<Session>>,
@@ -83,7 +84,7 @@ impl State {
                 seq: Seq(0),
                 requests_forgotten: 0,
             },
-            pools: BTreeMap::new(),
+            pools: Pools::default(),
             holds: BTreeMap::new(),
             waiters: BTreeMap::new(),
             sessions: BTreeMap::new(),
@@ -211,7 +212,7 @@ impl State {
                 }
             }
             Event::PoolSet { pool, spec, .. } => {
-                match self.pools.contains_key(pool) {
+                match self.pools.contains(pool) {
                     true => self.change_pool(pool, spec),
                     false => self.insert_pool(pool.clone(), Pool::new(spec)),
                 }
@@ -325,7 +326,7 @@ impl State {
     }
 
     pub fn pool(&self, path: &PoolPath) -> Option<&Pool> {
-        self.pools.get(path).map(|pool| &**pool)
+        self.pools.get(path)
     }
 
     pub fn hold(&self, token: Token) -> Option<&Hold> {
@@ -343,7 +344,7 @@ impl State {
     }
 
     pub fn pools(&self) -> impl Iterator<Item = &PoolPath> {
-        self.pools.keys()
+        self.pools.paths()
     }
 
     pub fn holds(&self) -> impl Iterator<Item = Token> {
@@ -376,7 +377,7 @@ impl State {
     }
 
     fn insert_pool(&mut self, path: PoolPath, pool: Pool) {
-        assert!(self.pools.insert(path, Box::new(pool)).is_none(), "a pool is made once");
+        self.pools.insert(path, pool);
     }
 
     fn insert_hold(&mut self, token: Token, mut hold: Box<Hold>) {

@@ -39,7 +39,7 @@ impl Step<'_> {
         // An unknown pool is checked as what it would become, and made only if nothing is wrong.
         let made;
         let (pool, unknown) = match self.state().pools.get(&acquire.pool) {
-            Some(pool) => (&**pool, None),
+            Some(pool) => (pool, None),
             None => {
                 let Acquire { pool, demand, size, lifetime, .. } = &acquire;
                 let spec = pool_on_first_use(pool, demand, *size, lifetime.as_ref())?;

@@ -96,7 +96,7 @@ impl Step<'_> {
         }
         self.emit(Event::Restarted);
         // Their removal may have been under way.
-        let removing = self.state().pools.iter().filter(|(_, pool)| pool.removing).map(|(path, _)| path.clone());
+        let removing = self.state().pools.paths().filter(|path| self.state().pools[path].removing).cloned();
         let removing: alloc::vec::Vec<_> = removing.collect();
         self.machine.unserved.extend(removing);
         Reply::Done

@@ -3,8 +3,9 @@
 //! Rows are written behind the log, many events at a time: what came and went in between never becomes one.
 //! Nothing is lost by waiting, because the log has the events; a start has only more of them to replay.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
+use hashbrown::HashMap;
 use tenure_core::mutation::Mistake;
 use tenure_core::{Event, PoolPath, Seq, SessionId, State, Token, WaiterId};
 
