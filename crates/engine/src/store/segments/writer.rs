@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -23,8 +23,11 @@ use crate::store::{DiskOptions, Durability, Entry, StoreError, journal};
 const PARTS_OF_BYTES: u64 = 8;
 const FIRST_BYTES: u64 = 1024 * 1024;
 const BYTES_MAX: u64 = 32 * 1024 * 1024;
-/// A file that is made beside the commits is written in pieces, with pauses that are so many times as long as a piece took, until
-/// somebody waits for it: more at once would keep commits waiting for the disk.
+/// The next file is made from when this part of the current one is filled, and is to be ready when this part is.
+const BEGUN_AT: f64 = 1.0 / 8.0;
+const READY_AT: f64 = 5.0 / 8.0;
+/// A file that is made beside the commits is written in pieces, with pauses that are so many times as long as a piece took, as long as
+/// that is soon enough: more at once would keep commits waiting for the disk.
 const PIECE_BYTES: usize = 64 * 1024;
 const PAUSE_FACTOR: u32 = 8;
 const PAUSE_MAX: Duration = Duration::from_millis(2);
@@ -47,8 +50,7 @@ pub(in crate::store) struct Writer {
     segments: Arc<Segments>,
     current: Option<Current>,
     chores: Option<JoinHandle<Result<(), StoreError>>>,
-    /// Somebody waits for the chores.
-    is_waited_for: Arc<AtomicBool>,
+    need: Arc<Need>,
     /// The file of the next segment is ready, or will be when the chores are done.
     is_prepared: bool,
     /// Let go, and not yet removed.
@@ -62,6 +64,32 @@ pub(in crate::store) struct Writer {
     durability: Durability,
     first_bytes: u64,
     bytes_max: u64,
+}
+
+/// How soon the next file is needed, for the thread that makes it.
+#[derive(Debug, Default)]
+struct Need {
+    /// What the current file has, and could have.
+    filled: AtomicU64,
+    bytes: AtomicU64,
+    is_waited_for: AtomicBool,
+}
+
+impl Need {
+    fn note(&self, current: &Current) {
+        self.filled.store(current.at, Ordering::Relaxed);
+        self.bytes.store(current.bytes, Ordering::Relaxed);
+    }
+
+    fn is_waited_for(&self) -> bool {
+        self.is_waited_for.load(Ordering::Relaxed)
+    }
+
+    /// Whether a file of which this part is made will be ready in time.
+    fn is_met_by(&self, made: f64) -> bool {
+        let [filled, bytes] = [&self.filled, &self.bytes].map(|it| it.load(Ordering::Relaxed) as f64);
+        made >= (filled / bytes - BEGUN_AT) / (READY_AT - BEGUN_AT)
+    }
 }
 
 struct Current {
@@ -114,7 +142,7 @@ impl Writer {
             segments: Arc::new(segments),
             current: None,
             chores: None,
-            is_waited_for: Arc::default(),
+            need: Arc::default(),
             is_prepared: false,
             gone: Vec::new(),
             spare: None,
@@ -218,6 +246,7 @@ impl Writer {
         // Only now: it is durable.
         current.places.entries.write().unwrap_or_else(PoisonError::into_inner).push((entry.first, current.at));
         current.at += record_bytes(value) as u64;
+        self.need.note(current);
         Ok(begins)
     }
 
@@ -228,7 +257,7 @@ impl Writer {
             return Ok(false);
         }
         let path = self.segments.path(current.number);
-        make(&path, self.first_bytes, || true).map_err(|error| failed(&path, &error))?;
+        make(&path, self.first_bytes, None).map_err(|error| failed(&path, &error))?;
         current.bytes = self.first_bytes;
         if let Some(newest) = self.segments.listed_mut().back_mut() {
             newest.bytes = self.first_bytes;
@@ -250,7 +279,7 @@ impl Writer {
         let salt =
             getrandom::u64().map_err(|error| StoreError::Io(format!("the system has no randomness: {error}")))?;
         let open = || -> io::Result<(File, Out, u64)> {
-            make(&path, needed, || true)?;
+            make(&path, needed, None)?;
             let file = File::options().read(true).write(true).open(&path)?;
             let bytes = file.metadata()?.len();
             Ok((file, Out::open(&path, 0, sync)?, bytes))
@@ -315,7 +344,8 @@ impl Writer {
 
     /// Whether the next file is to be made ready: there is time for it while this one is filled.
     fn needs_next(&self) -> bool {
-        let is_used = |current: &Current| current.bytes > current.at && current.at > current.bytes / 8;
+        let is_used =
+            |current: &Current| current.bytes > current.at && current.at as f64 > current.bytes as f64 * BEGUN_AT;
         !self.is_prepared && self.current.as_ref().is_some_and(is_used)
     }
 
@@ -334,8 +364,8 @@ impl Writer {
         let spare = spare.map(|spare| self.segments.path(spare.number));
         let gone: Vec<_> = self.gone.drain(..).map(|it| self.segments.path(it.number)).collect();
         let (folder, db) = (self.segments.folder.clone(), db.to_owned());
-        self.is_waited_for.store(false, Ordering::Relaxed);
-        let is_waited_for = self.is_waited_for.clone();
+        self.need.is_waited_for.store(false, Ordering::Relaxed);
+        let need = self.need.clone();
         let chores = move || {
             journal::sync(&db)?;
             gone.iter().try_for_each(|path| remove(path))?;
@@ -347,7 +377,7 @@ impl Writer {
                 if let Some(spare) = &spare {
                     reuse(spare, &next)?;
                 }
-                make(&next, bytes, || is_waited_for.load(Ordering::Relaxed))
+                make(&next, bytes, Some(&need))
             };
             // Without room for more it stays as it is, and is made large enough when it is begun.
             if let Err(error) = ready() {
@@ -369,7 +399,7 @@ impl Writer {
     }
 
     pub(in crate::store) fn chores_done(&mut self) -> Result<(), StoreError> {
-        self.is_waited_for.store(true, Ordering::Relaxed);
+        self.need.is_waited_for.store(true, Ordering::Relaxed);
         match self.chores.take().map(JoinHandle::join) {
             None | Some(Ok(Ok(()))) => Ok(()),
             Some(Ok(Err(error))) => Err(error),
@@ -439,8 +469,8 @@ fn is_impossible(written: &io::Result<()>) -> bool {
     written.as_ref().is_err_and(|error| is_why(error.kind()))
 }
 
-/// Makes a file at least this large, of blocks that have been written; slowly if nobody waits for it.
-fn make(path: &Path, bytes: u64, is_waited_for: impl Fn() -> bool) -> io::Result<()> {
+/// Makes a file at least this large, of blocks that have been written; as slowly as the need allows, if there is time.
+fn make(path: &Path, bytes: u64, need: Option<&Need>) -> io::Result<()> {
     let mut options = File::options();
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
@@ -457,7 +487,8 @@ fn make(path: &Path, bytes: u64, is_waited_for: impl Fn() -> bool) -> io::Result
         let mut at = had;
         while at < bytes {
             let began = Instant::now();
-            let most = if is_waited_for() { PIECE_BYTES_MAX } else { PIECE_BYTES };
+            let need = need.filter(|need| !need.is_waited_for());
+            let most = if need.is_some() { PIECE_BYTES } else { PIECE_BYTES_MAX };
             let piece = usize::try_from(bytes - at).map_or(most, |left| left.min(most));
             let piece = &zeros.whole()[..piece];
             let written = direct.as_ref().map(|direct| direct.write_all_at(piece, at));
@@ -469,11 +500,12 @@ fn make(path: &Path, bytes: u64, is_waited_for: impl Fn() -> bool) -> io::Result
                 }
             }
             at += piece.len() as u64;
-            if !is_waited_for() {
-                // What is kept in memory would be written all at once.
-                if direct.is_none() {
-                    file.sync_data()?;
-                }
+            let Some(need) = need else { continue };
+            // What is kept in memory would be written all at once.
+            if direct.is_none() {
+                file.sync_data()?;
+            }
+            if need.is_met_by((at - had) as f64 / (bytes - had) as f64) {
                 std::thread::sleep((began.elapsed() * PAUSE_FACTOR).min(PAUSE_MAX));
             }
         }
@@ -505,10 +537,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_next_file_is_made_the_sooner_the_faster_this_one_is_filled() {
+        let need = Need::default();
+        need.bytes.store(1_000, Ordering::Relaxed);
+        for (filled, enough) in [(125, 0.0), (250, 0.25), (375, 0.5), (625, 1.0)] {
+            need.filled.store(filled, Ordering::Relaxed);
+            assert!(need.is_met_by(enough), "{enough} at {filled}");
+            assert!(!need.is_met_by(enough - 0.01), "less than {enough} at {filled}");
+        }
+    }
+
+    #[test]
     fn what_cannot_be_written_directly_is_written_all_the_same() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("1.log");
-        make(&path, 3 * BLOCK_BYTES as u64, || true).unwrap();
+        make(&path, 3 * BLOCK_BYTES as u64, None).unwrap();
         assert_eq!(fs::read(&path).unwrap(), vec![0; 3 * BLOCK_BYTES]);
         // No place for a direct write.
         let mut out = Out::open(&path, 100, true).unwrap();
