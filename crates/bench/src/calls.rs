@@ -4,6 +4,8 @@
 //! It is as much of HTTP/2 as it takes to ask sound servers: frames are read and written in one task for each connection, headers are
 //! sent by their numbers in HPACK's table once they have been sent, and those of answers are not looked at.
 
+mod talk;
+
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -14,6 +16,8 @@ use prost::Message;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+pub use self::talk::Talk;
+use self::talk::Talking;
 use crate::crowd::Outcome;
 
 pub(crate) const DATA: u8 = 0;
@@ -54,9 +58,15 @@ struct Callers {
     line: Arc<Mutex<Line>>,
 }
 
+impl Callers {
+    fn line(&self) -> MutexGuard<'_, Line> {
+        lock(&self.line)
+    }
+}
+
 impl Drop for Callers {
     fn drop(&mut self) {
-        let mut line = lock(&self.line);
+        let mut line = self.line();
         line.over = Some("nobody asks any more".to_owned());
         line.wake_carrier();
     }
@@ -76,9 +86,12 @@ struct Line {
     /// What the server will take of messages, and those who wait for it to take more.
     window: u32,
     waiting: Vec<Waker>,
+    /// What it will take of each stream at first.
+    stream_window: u32,
     /// What was heard since the server was last told that it may say more.
     heard: u32,
     calls: HashMap<u32, Call>,
+    talking: Option<Talking>,
     /// Why there is no more to come.
     over: Option<String>,
 }
@@ -102,11 +115,15 @@ impl Channel {
             next_stream: 1,
             window: WINDOW_BYTES,
             waiting: Vec::new(),
+            stream_window: WINDOW_BYTES,
             heard: 0,
             calls: HashMap::new(),
+            talking: None,
             over: None,
         };
-        frame(&mut line.out, SETTINGS, 0, 0, &[]);
+        // A stream's window: the server may always speak.
+        let [a, b, c, d] = WINDOW_BYTES_MAX.to_be_bytes();
+        frame(&mut line.out, SETTINGS, 0, 0, &[0, 4, a, b, c, d]);
         frame(&mut line.out, WINDOW_UPDATE, 0, 0, &(WINDOW_BYTES_MAX - WINDOW_BYTES).to_be_bytes());
         let line = Arc::new(Mutex::new(line));
         tokio::spawn(carry(socket, line.clone()));
@@ -128,7 +145,7 @@ impl Channel {
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {
-        lock(&self.callers.line)
+        self.callers.line()
     }
 }
 
@@ -146,8 +163,21 @@ impl Line {
             return Poll::Pending;
         }
         self.window -= bytes;
-        let stream = self.next_stream;
+        let stream = self.take_stream();
+        let headers = self.headers(path);
+        frame(&mut self.out, HEADERS, END_HEADERS, stream, &headers);
+        frame(&mut self.out, DATA, END_STREAM, stream, &data);
+        self.calls.insert(stream, Call::default());
+        self.wake_carrier();
+        Poll::Ready(Ok(stream))
+    }
+
+    fn take_stream(&mut self) -> u32 {
         self.next_stream += 2;
+        self.next_stream - 2
+    }
+
+    fn headers(&mut self, path: &'static str) -> Vec<u8> {
         // `:method: POST` and `:scheme: http`.
         let mut headers = vec![0x83, 0x86];
         let authority = self.authority.clone();
@@ -155,11 +185,7 @@ impl Line {
         self.header(&mut headers, ":authority", &authority);
         self.header(&mut headers, "content-type", "application/grpc");
         self.header(&mut headers, "te", "trailers");
-        frame(&mut self.out, HEADERS, END_HEADERS, stream, &headers);
-        frame(&mut self.out, DATA, END_STREAM, stream, &data);
-        self.calls.insert(stream, Call::default());
-        self.wake_carrier();
-        Poll::Ready(Ok(stream))
+        headers
     }
 
     /// Spelled out once, and by its number from then on.
@@ -203,8 +229,10 @@ impl Line {
                     frame(&mut self.out, WINDOW_UPDATE, 0, 0, &self.heard.to_be_bytes());
                     self.heard = 0;
                 }
-                if let Some(call) = self.calls.get_mut(&stream) {
-                    call.answer.extend(payload);
+                match (self.calls.get_mut(&stream), &mut self.talking) {
+                    (Some(call), _) => call.answer.extend(payload),
+                    (None, Some(talking)) if talking.stream == stream => talking.hear(payload, &mut self.out)?,
+                    _ => {}
                 }
             }
             SETTINGS if flags & ACK == 0 => {
@@ -215,6 +243,11 @@ impl Line {
                     if (what == 1 && value < TABLE_BYTES) || (what == 4 && value < WINDOW_BYTES) {
                         return Err("the server has less room than this client needs".into());
                     }
+                    if what == 4 {
+                        let more = i64::from(value) - i64::from(self.stream_window);
+                        self.talking.iter_mut().for_each(|talking| talking.change_window(more));
+                        self.stream_window = value;
+                    }
                 }
                 frame(&mut self.out, SETTINGS, ACK, 0, &[]);
             }
@@ -223,17 +256,23 @@ impl Line {
                 self.window = self.window.saturating_add(u32::from_be_bytes(payload.try_into()?));
                 self.waiting.drain(..).for_each(Waker::wake);
             }
+            WINDOW_UPDATE => {
+                if let Some(talking) = self.talking.as_mut().filter(|talking| talking.stream == stream) {
+                    talking.change_window(i64::from(u32::from_be_bytes(payload.try_into()?)));
+                }
+            }
             RST_STREAM => return Err(format!("a call was broken off: {payload:?}").into()),
             GOAWAY => return Err("the server hangs up".into()),
             PUSH_PROMISE => return Err("the server pushes".into()),
             _ => {}
         }
-        if matches!(kind, DATA | HEADERS)
-            && flags & END_STREAM != 0
-            && let Some(call) = self.calls.get_mut(&stream)
-        {
-            call.ended = true;
-            call.caller.take().into_iter().for_each(Waker::wake);
+        if matches!(kind, DATA | HEADERS) && flags & END_STREAM != 0 {
+            if let Some(call) = self.calls.get_mut(&stream) {
+                call.ended = true;
+                call.caller.take().into_iter().for_each(Waker::wake);
+            } else if let Some(talking) = self.talking.take_if(|talking| talking.stream == stream) {
+                talking.end();
+            }
         }
         Ok(())
     }
@@ -242,6 +281,7 @@ impl Line {
         self.over = Some(why);
         self.waiting.drain(..).for_each(Waker::wake);
         self.calls.values_mut().filter_map(|call| call.caller.take()).for_each(Waker::wake);
+        self.talking.take().into_iter().for_each(Talking::end);
     }
 }
 
@@ -266,13 +306,10 @@ impl Carrier {
             if lock(line).over.is_some() {
                 return Poll::Ready(Ok(()));
             }
-            let is_written = self.poll_write(cx, socket, line)?.is_ready();
-            match self.poll_read(cx, socket, line)? {
-                Poll::Ready(true) => return Poll::Ready(Ok(())),
-                Poll::Ready(false) => {}
-                // Whoever asks meanwhile wakes this.
-                Poll::Pending if !is_written || lock(line).out.is_empty() => return Poll::Pending,
-                Poll::Pending => {}
+            // Whoever asks from here on wakes this.
+            let _ = self.poll_write(cx, socket, line)?;
+            if ready!(self.poll_read(cx, socket, line))? {
+                return Poll::Ready(Ok(()));
             }
         }
     }
@@ -284,6 +321,7 @@ impl Carrier {
                 self.writing.clear();
                 self.written = 0;
                 let mut line = lock(line);
+                line.write_talk()?;
                 std::mem::swap(&mut self.writing, &mut line.out);
                 if self.writing.is_empty() {
                     line.carrier = Some(cx.waker().clone());

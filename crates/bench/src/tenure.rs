@@ -5,19 +5,20 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 
+use futures_util::StreamExt;
+use prost::Message;
 use tenure_bench::calls;
 use tenure_proto::v1::tenure_client::TenureClient;
 use tenure_proto::v1::{
-    AcquireRequest, ClientMessage, ClientRequest, EndSession, GetPoolRequest, Grant, OpenSessionRequest, PoolSpec,
-    ReleaseRequest, Released, Resource, SetPoolRequest, client_request::Request, server_answer::Answer,
+    AcquireRequest, ClientRequest, EndSession, GetPoolRequest, Grant, OpenSessionRequest, PoolSpec, ReleaseRequest,
+    Released, Resource, ServerMessage, SetPoolRequest, client_request::Request, server_answer::Answer,
 };
-use tokio::sync::mpsc;
-use tokio_stream::StreamExt;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::load::{Connection, Outcome, What};
 use crate::plan::{LONG_LEASE_MILLIS, WINDOW_MILLIS, WINDOW_PLACES};
 
+const SESSION: &str = "/tenure.v1.Tenure/Session";
 const REQUESTS_PER_MESSAGE_MAX: usize = 1_024;
 
 /// A call for each acquire and each release.
@@ -31,7 +32,7 @@ pub(crate) struct Client(tenure_client::Client);
 /// Many tasks over one stream. Each has a clone, and asks one thing at a time.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    requests: mpsc::UnboundedSender<ClientRequest>,
+    talk: calls::Talk,
     desk: Arc<Mutex<Desk>>,
     /// Under which it asks: its place at the desk.
     id: u64,
@@ -117,30 +118,14 @@ impl Connection for Stream {
     type Taken = Option<String>;
 
     async fn open(address: &str) -> Outcome<Self> {
-        let mut client = connect(address).await?;
-        let (requests, mut outgoing) = mpsc::unbounded_channel();
-        let session = Self::at(requests, Arc::default());
+        let desk = Arc::<Mutex<Desk>>::default();
+        let answers = desk.clone();
+        let talk = calls::Channel::open(address).await?.talk(SESSION, REQUESTS_PER_MESSAGE_MAX, move |message| {
+            lock(&answers).hear(message.and_then(|message| ServerMessage::decode(message).ok()));
+        });
+        let session = Self::at(talk, desk);
         let open = OpenSessionRequest { holder: "bench".into(), ..Default::default() };
         session.send(Request::Open(Box::new(open)))?;
-        // What tasks have to say by the time the connection is ready goes into one message.
-        let messages = futures_util::stream::poll_fn(move |cx| {
-            let mut requests = Vec::new();
-            let gathered = outgoing.poll_recv_many(cx, &mut requests, REQUESTS_PER_MESSAGE_MAX);
-            gathered.map(|count| (count > 0).then_some(ClientMessage { requests }))
-        });
-        let mut answers = client.session(messages).await?.into_inner();
-        let desk = session.desk.clone();
-        tokio::spawn(async move {
-            while let Some(Ok(message)) = answers.next().await {
-                let mut desk = lock(&desk);
-                for answered in message.answers {
-                    if let Some(heard) = answered.answer.and_then(Heard::of) {
-                        desk.leave(answered.id, heard);
-                    }
-                }
-            }
-            lock(&desk).end();
-        });
         session.answer().await?;
         Ok(session.clone())
     }
@@ -165,13 +150,13 @@ impl Connection for Stream {
 }
 
 impl Stream {
-    fn at(requests: mpsc::UnboundedSender<ClientRequest>, desk: Arc<Mutex<Desk>>) -> Self {
+    fn at(talk: calls::Talk, desk: Arc<Mutex<Desk>>) -> Self {
         let id = lock(&desk).place();
-        Self { requests, desk, id }
+        Self { talk, desk, id }
     }
 
     fn send(&self, request: Request) -> Outcome<()> {
-        Ok(self.requests.send(ClientRequest { id: self.id, request: Some(request) })?)
+        self.talk.say(&ClientRequest { id: self.id, request: Some(request) })
     }
 
     async fn answer(&self) -> Outcome<Heard> {
@@ -208,7 +193,7 @@ impl Stream {
 
 impl Clone for Stream {
     fn clone(&self) -> Self {
-        Self::at(self.requests.clone(), self.desk.clone())
+        Self::at(self.talk.clone(), self.desk.clone())
     }
 }
 
@@ -238,6 +223,16 @@ impl Desk {
 
     fn of(&mut self, id: u64) -> Option<&mut Place> {
         usize::try_from(id).ok().and_then(|id| self.places.get_mut(id))
+    }
+
+    /// Without a message there are no more.
+    fn hear(&mut self, message: Option<ServerMessage>) {
+        let Some(message) = message else { return self.end() };
+        for answered in message.answers {
+            if let Some(heard) = answered.answer.and_then(Heard::of) {
+                self.leave(answered.id, heard);
+            }
+        }
     }
 
     fn leave(&mut self, id: u64, answer: Heard) {

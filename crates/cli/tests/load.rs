@@ -3,11 +3,14 @@
 
 use std::path::Path;
 
+use prost::Message;
 use tenure_bench::calls::Channel;
 use tenure_bench::crowd::{Scale, run, table};
+use tenure_proto::v1::client_request::Request;
+use tenure_proto::v1::server_answer::Answer;
 use tenure_proto::v1::{
-    AcquireRequest, Grant, ListHoldsRequest, ListHoldsResponse, PoolSpec, ReleaseRequest, Released, SetPoolRequest,
-    SetPoolResponse,
+    AcquireRequest, ClientRequest, EndSession, Grant, ListHoldsRequest, ListHoldsResponse, OpenSessionRequest,
+    PoolSpec, ReleaseRequest, Released, ServerMessage, SetPoolRequest, SetPoolResponse,
 };
 use tenure_server::{Config, Server, Storage};
 
@@ -59,5 +62,38 @@ async fn the_calls_of_the_load_generator_are_answered_or_refused_each_by_itself(
         assert_eq!(set.created, created);
     }
     drop(channel);
+    server.stop().await;
+}
+
+const TALKED: u64 = 5_000;
+
+/// In several messages, and more than the server takes before it has said that it takes more.
+#[tokio::test]
+async fn a_stream_of_the_load_generator_is_answered_whatever_goes_into_a_message() {
+    let server = Server::start(Storage::default().start_engine().unwrap(), Config::any_ports()).await.unwrap();
+    let channel = Channel::open(&server.grpc_addr().to_string()).await.unwrap();
+    let (heard, mut answers) = tokio::sync::mpsc::unbounded_channel();
+    let talk = channel.talk("/tenure.v1.Tenure/Session", 1_024, move |message| {
+        // Whoever listens may have heard enough.
+        let _ = heard.send(message.map(|message| ServerMessage::decode(message).unwrap()));
+    });
+    let say = |id, request| talk.say(&ClientRequest { id, request: Some(request) }).unwrap();
+    say(0, Request::Open(Box::new(OpenSessionRequest { holder: "talker".into(), ..Default::default() })));
+    for id in 1..=TALKED {
+        say(id, Request::Acquire(Box::new(AcquireRequest { pool: format!("talk-{id}"), ..Default::default() })));
+    }
+    let mut granted = std::collections::BTreeSet::new();
+    while granted.len() < TALKED as usize {
+        for answered in answers.recv().await.unwrap().unwrap().answers {
+            match answered.answer.unwrap() {
+                Answer::Granted(_) => assert!(granted.insert(answered.id)),
+                Answer::Opened(_) => assert_eq!(answered.id, 0),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    say(TALKED + 1, Request::End(EndSession {}));
+    while answers.recv().await.unwrap().is_some() {}
+    assert!(talk.say(&ClientRequest::default()).is_err());
     server.stop().await;
 }
