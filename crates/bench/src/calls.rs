@@ -38,7 +38,7 @@ pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const FRAME_HEADER_BYTES: usize = 9;
 /// Before a message: whether it is compressed, and its length.
 const PREFIX_BYTES: usize = 5;
-/// What either side may send at first, on a stream and in all.
+/// What may be sent at first, on a stream and in all.
 const WINDOW_BYTES: u32 = 65_535;
 const WINDOW_BYTES_MAX: u32 = 0x7fff_ffff;
 /// The first number of HPACK's table that is not given by its standard.
@@ -130,8 +130,8 @@ impl Channel {
         Ok(Self { callers: Arc::new(Callers { line }) })
     }
 
-    /// Asks, and gives the answer, which must be short: no more is taken of it than a stream may have at first. What is refused comes
-    /// without an answer and is an error, whatever it is; a refusal after an answer, which no server here gives, would not be noticed.
+    /// Asks, and gives the answer. What is refused comes without an answer and is an error, whatever it is; a refusal after an answer,
+    /// which no server here gives, would not be noticed.
     pub async fn call<A: Message + Default>(&self, path: &'static str, request: &impl Message) -> Outcome<A> {
         let stream = poll_fn(|cx| self.line().poll_ask(cx, path, request)).await?;
         let answer = poll_fn(|cx| self.line().poll_answer(cx, stream)).await?;
@@ -170,6 +170,11 @@ impl Line {
         self.calls.insert(stream, Call::default());
         self.wake_carrier();
         Poll::Ready(Ok(stream))
+    }
+
+    fn is_under_way(&self, stream: u32) -> bool {
+        self.calls.get(&stream).is_some_and(|call| !call.ended)
+            || self.talking.as_ref().is_some_and(|talking| talking.stream == stream)
     }
 
     fn take_stream(&mut self) -> u32 {
@@ -261,7 +266,10 @@ impl Line {
                     talking.change_window(i64::from(u32::from_be_bytes(payload.try_into()?)));
                 }
             }
-            RST_STREAM => return Err(format!("a call was broken off: {payload:?}").into()),
+            // One that has ended may be told again that it has.
+            RST_STREAM if self.is_under_way(stream) => {
+                return Err(format!("a call was broken off: {payload:?}").into());
+            }
             GOAWAY => return Err("the server hangs up".into()),
             PUSH_PROMISE => return Err("the server pushes".into()),
             _ => {}
@@ -306,7 +314,7 @@ impl Carrier {
             if lock(line).over.is_some() {
                 return Poll::Ready(Ok(()));
             }
-            // Whoever asks from here on wakes this.
+            // From here on whoever asks wakes this; or the socket does, if it takes no more.
             let _ = self.poll_write(cx, socket, line)?;
             if ready!(self.poll_read(cx, socket, line))? {
                 return Poll::Ready(Ok(()));

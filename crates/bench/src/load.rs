@@ -42,7 +42,9 @@ pub(crate) trait Connection: Clone + Send + 'static {
     fn give_back(&mut self, taken: Self::Taken) -> impl Future<Output = Outcome<()>> + Send;
 
     /// Leaves nothing behind, if there is something that would stay.
-    fn close(&self) {}
+    fn close(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
 }
 
 pub(crate) async fn open<C: Connection>(addresses: &[String], connections: usize) -> Outcome<Vec<C>> {
@@ -119,7 +121,9 @@ impl<C: Connection> Running<C> {
                 task.abort();
             }
         }
-        self.connections.iter().for_each(C::close);
+        for connection in &self.connections {
+            connection.close().await;
+        }
         Ok((after - before) as f64 / passed.as_secs_f64())
     }
 }

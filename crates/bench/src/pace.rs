@@ -71,7 +71,9 @@ pub(crate) async fn run<C: Connection>(
     while let Some(client) = clients.join_next().await {
         client??;
     }
-    connections.iter().for_each(C::close);
+    for connection in &connections {
+        connection.close().await;
+    }
     let measured = measured.lock().expect("nobody panics with it").clone();
     Ok(measured)
 }

@@ -143,9 +143,9 @@ impl Connection for Stream {
         Ok(())
     }
 
-    fn close(&self) {
+    async fn close(&self) {
         // If the stream is gone the session ends by itself.
-        let _ = self.send(Request::End(EndSession {}));
+        let _ = self.ask(Request::End(EndSession {})).await;
     }
 }
 

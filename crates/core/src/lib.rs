@@ -5,7 +5,7 @@
 //! and for recovery alike. What the machine cannot derive (time, ids, randomness) arrives in the stamp.
 //!
 //! What is deliberately not here: clocks, sockets, files, threads, randomness, async. The crate does not
-//! link the standard library, so the compiler keeps them out. How names are hashed in [`pools`] differs from
+//! link the standard library, so the compiler keeps them out. How names are hashed in `pools` differs from
 //! process to process, and that cannot be seen from outside of it.
 
 #![no_std]

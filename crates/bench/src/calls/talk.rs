@@ -6,12 +6,12 @@ use std::sync::Arc;
 use prost::Message;
 use prost::encoding;
 
-use super::{Callers, Channel, DATA, END_HEADERS, HEADERS, Line, Outcome, PREFIX_BYTES, WINDOW_UPDATE, frame};
+use super::{
+    Callers, Channel, DATA, END_HEADERS, HEADERS, Line, Outcome, PREFIX_BYTES, WINDOW_BYTES_MAX, WINDOW_UPDATE, frame,
+};
 
 /// What a frame may have without asking the server.
 const FRAME_BYTES_MAX: usize = 16 * 1024;
-/// After how much that was heard the server is told that it may say more.
-const HEARD_BYTES: u32 = 1 << 30;
 
 /// One end of it, shared by those who talk.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ impl std::fmt::Debug for Talking {
 }
 
 impl Channel {
-    /// Begins to talk, once on a connection, in messages of no more than so many entries.
+    /// Begins to talk, once on a connection, in messages of no more than so many entries. The listener must not say anything itself.
     pub fn talk(
         &self,
         path: &'static str,
@@ -55,6 +55,7 @@ impl Channel {
         listener: impl FnMut(Option<&[u8]>) + Send + 'static,
     ) -> Talk {
         let mut line = self.line();
+        assert!(line.talking.is_none(), "there is one talk at a time");
         let headers = line.headers(path);
         let stream = line.take_stream();
         frame(&mut line.out, HEADERS, END_HEADERS, stream, &headers);
@@ -97,7 +98,10 @@ impl Line {
     /// Puts what there is to say, as far as the server takes it, into frames.
     pub(super) fn write_talk(&mut self) -> Outcome<()> {
         let Some(talking) = &mut self.talking else { return Ok(()) };
-        talking.end_message()?;
+        // Until there is room, what there is to say gathers.
+        if talking.messages.is_empty() {
+            talking.end_message()?;
+        }
         let room = u32::try_from(talking.window.max(0))?.min(self.window) as usize;
         let said = room.min(talking.messages.len());
         for part in talking.messages[..said].chunks(FRAME_BYTES_MAX) {
@@ -128,17 +132,12 @@ impl Talking {
     /// What the server said. Tells it in `out` that it may say more.
     pub(super) fn hear(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Outcome<()> {
         self.heard += u32::try_from(payload.len())?;
-        if self.heard > HEARD_BYTES {
+        if self.heard > WINDOW_BYTES_MAX / 2 {
             frame(out, WINDOW_UPDATE, 0, self.stream, &self.heard.to_be_bytes());
             self.heard = 0;
         }
-        // A message is mostly in one frame, and need not be put together then.
-        let mut begun = std::mem::take(&mut self.begun);
-        let mut rest = payload;
-        if !begun.is_empty() {
-            begun.extend(payload);
-            rest = &begun;
-        }
+        self.begun.extend(payload);
+        let mut rest = &self.begun[..];
         while let Some((prefix, after)) = rest.split_first_chunk::<PREFIX_BYTES>() {
             let [compressed, length @ ..] = *prefix;
             if compressed != 0 {
@@ -148,11 +147,47 @@ impl Talking {
             (self.listener)(Some(message));
             rest = others;
         }
-        self.begun = rest.to_vec();
+        let heard = self.begun.len() - rest.len();
+        self.begun.drain(..heard);
         Ok(())
     }
 
     pub(super) fn end(mut self) {
         (self.listener)(None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn messages_are_heard_whole_however_they_are_cut() {
+        let said = b"\0\0\0\0\x03one\0\0\0\0\0\0\0\0\0\x05three";
+        for piece in 1..=said.len() {
+            let heard = Arc::<Mutex<Vec<String>>>::default();
+            let hearing = heard.clone();
+            let mut talking = Talking {
+                stream: 1,
+                entries: Vec::new(),
+                entries_count: 0,
+                entries_max: 1,
+                messages: Vec::new(),
+                window: 0,
+                heard: 0,
+                begun: Vec::new(),
+                listener: Box::new(move |message| {
+                    let message = message.map_or("the end".into(), String::from_utf8_lossy);
+                    hearing.lock().unwrap().push(message.into_owned());
+                }),
+            };
+            let mut out = Vec::new();
+            said.chunks(piece).for_each(|piece| talking.hear(piece, &mut out).unwrap());
+            talking.end();
+            assert_eq!(*heard.lock().unwrap(), ["one", "", "three", "the end"], "in pieces of {piece}");
+            assert!(out.is_empty());
+        }
     }
 }
