@@ -83,7 +83,7 @@ async fn a_stream_of_the_load_generator_is_answered_whatever_goes_into_a_message
         say(id, Request::Acquire(Box::new(AcquireRequest { pool: format!("talk-{id}"), ..Default::default() })));
     }
     let mut granted = std::collections::BTreeSet::new();
-    while granted.len() < TALKED as usize {
+    while granted.len() as u64 != TALKED {
         for answered in answers.recv().await.unwrap().unwrap().answers {
             match answered.answer.unwrap() {
                 Answer::Granted(_) => assert!(granted.insert(answered.id)),
