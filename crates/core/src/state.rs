@@ -214,7 +214,7 @@ impl State {
             Event::PoolSet { pool, spec, .. } => {
                 match self.pools.contains(pool) {
                     true => self.change_pool(pool, spec),
-                    false => self.insert_pool(pool.clone(), Pool::new(spec)),
+                    false => self.pools.insert(pool.clone(), Pool::new(spec)),
                 }
                 self.note_busy(pool);
                 self.note_idle(at, pool);
@@ -293,7 +293,7 @@ impl State {
         if let Some(since) = pool.idle_since {
             self.deadlines.insert((since + self.pool_idle, Due::Idle(path.clone())));
         }
-        self.insert_pool(path.clone(), pool);
+        self.pools.insert(path.clone(), pool);
         let due = self.due_of_pool(&path);
         self.deadlines.extend(due);
     }
@@ -374,10 +374,6 @@ impl State {
 
     pub(crate) fn pool_mut(&mut self, path: &PoolPath) -> &mut Pool {
         self.pools.get_mut(path).expect("the pool of a hold, a waiter or a change is there")
-    }
-
-    fn insert_pool(&mut self, path: PoolPath, pool: Pool) {
-        self.pools.insert(path, pool);
     }
 
     fn insert_hold(&mut self, token: Token, mut hold: Box<Hold>) {
