@@ -18,6 +18,7 @@ use tenure_core::{Command, Limits, Machine, Policies, Query, Refusal, Seq, Sessi
 use tokio::sync::{oneshot, watch};
 
 use crate::driver::{Driver, Mail, Prepared};
+use crate::look_out::{self, LOOK_OUT};
 use crate::metrics;
 use crate::store::{LogReader, Store, StoreError};
 use crate::{Answer, Answered, Clock, Engine, EventPage, EventQuery, EventsGone, Failure, ReplyTo, Ticket};
@@ -28,35 +29,9 @@ pub const BATCH_MILLIS_MAX: u64 = 1;
 const COMMANDS_WITHOUT_HANDOVER_MAX: usize = 4;
 /// With no more processors than this, so is any batch.
 const PROCESSORS_WITHOUT_HANDOVER_MAX: usize = 2;
-/// How long the writer looks out for more before it sleeps, after a batch of a few commands: whoever takes turns asks again
-/// as soon as it is answered, and being woken takes a good part of that time. It yields to anybody who has something to do.
-const LOOK_OUT: Duration = Duration::from_micros(200);
 /// How long a batch that only puts callers in queues waits for company: they cannot go on anyway, and often
 /// what comes next is the release they wait for.
 const LINGER: Duration = Duration::from_micros(200);
-
-/// Whether batches are of a few commands each and come one upon the other, as when callers take turns.
-static TAKE_TURNS: AtomicBool = AtomicBool::new(false);
-/// Whether something was handed over meanwhile that is not yet answered.
-static ANSWER_SOON: AtomicBool = AtomicBool::new(false);
-
-/// For a thread of a front end that is about to sleep: if an answer is about to come, it waits for it here, because to be woken would
-/// take a good part of that time. It yields to anybody who has something to do, and has an end. What it goes by are hints, for all
-/// engines of the process.
-pub fn look_out_for_answers() {
-    static LOOKS_OUT: AtomicBool = AtomicBool::new(false);
-    if !ANSWER_SOON.load(Ordering::Relaxed) || LOOKS_OUT.swap(true, Ordering::Relaxed) {
-        return;
-    }
-    let began = Instant::now();
-    while ANSWER_SOON.load(Ordering::Relaxed) {
-        if began.elapsed() > LOOK_OUT {
-            ANSWER_SOON.store(false, Ordering::Relaxed);
-        }
-        std::thread::yield_now();
-    }
-    LOOKS_OUT.store(false, Ordering::Relaxed);
-}
 
 /// How the engine is run.
 pub struct Options {
@@ -167,7 +142,7 @@ impl Embedded {
 
     fn send(&self, letter: Letter) -> bool {
         // Before it is sent: whoever answers it says that no more is to come.
-        ANSWER_SOON.store(TAKE_TURNS.load(Ordering::Relaxed), Ordering::Relaxed);
+        look_out::asked();
         self.mail.send(letter).is_ok()
     }
 
@@ -337,8 +312,7 @@ impl Writer {
             }
             next = self.next_batch();
         }
-        TAKE_TURNS.store(false, Ordering::Relaxed);
-        ANSWER_SOON.store(false, Ordering::Relaxed);
+        look_out::sleeps();
     }
 
     /// False when there is no going on.
@@ -358,11 +332,10 @@ impl Writer {
             let goes_on = lock(&self.committer).commit(prepared);
             self.committed = Instant::now();
             // It would be in vain on a disk that takes longer.
-            let take_turns = self.looks_out && self.committed - began < LOOK_OUT;
-            TAKE_TURNS.store(take_turns, Ordering::Relaxed);
+            look_out::take_turns(self.looks_out && self.committed - began < LOOK_OUT);
             return goes_on;
         }
-        TAKE_TURNS.store(false, Ordering::Relaxed);
+        look_out::take_turns(false);
         self.disk.busy.store(true, Ordering::SeqCst);
         self.commits.send(prepared).is_ok()
     }
@@ -381,8 +354,7 @@ impl Writer {
         if self.inbox.is_empty() {
             self.looks_out = self.looks_out && self.look_out(LOOK_OUT);
             if !self.looks_out {
-                TAKE_TURNS.store(false, Ordering::Relaxed);
-                ANSWER_SOON.store(false, Ordering::Relaxed);
+                look_out::sleeps();
                 let deadline = self.driver.next_deadline();
                 self.wait(deadline.and_then(|deadline| self.clock.until(deadline)))?;
             }
@@ -418,7 +390,7 @@ impl Writer {
                 return Some(false);
             }
             if lingers {
-                ANSWER_SOON.store(false, Ordering::Relaxed);
+                look_out::answered();
             }
             if lingers && self.looks_out {
                 self.look_out(LINGER);
@@ -567,7 +539,7 @@ impl Committer {
             }
         }
         listeners.into_iter().for_each(Waker::wake);
-        ANSWER_SOON.store(false, Ordering::Relaxed);
+        look_out::answered();
         if let Some((took, entry)) = committed {
             metrics::committed(took, commands, entry.as_deref());
         }

@@ -11,6 +11,7 @@ pub mod contract;
 mod desk;
 mod driver;
 mod embedded;
+mod look_out;
 mod metrics;
 #[doc(hidden)]
 pub mod simulation;
@@ -19,7 +20,8 @@ mod store;
 pub use call::{Acquiring, Calls};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use desk::{Audience, Batch, Caller, Desk, Nonces};
-pub use embedded::{Embedded, Options, look_out_for_answers};
+pub use embedded::{Embedded, Options};
+pub use look_out::look_out_for_answers;
 pub use store::*;
 
 use std::future::Future;
