@@ -28,16 +28,17 @@ pub(crate) struct Measured {
 }
 
 pub(crate) async fn run(rounds: usize, span: Duration, names: &[String], ldlm: Option<PathBuf>) -> Outcome<Measured> {
-    let with_latency = is_wanted(LATENCY, names);
+    let mut loaded: Vec<_> = LOADS.map(|(on, percent)| (on, percent, Latency::of_load(on, percent))).into();
+    loaded.retain(|(_, _, latency)| is_wanted(&format!("{LATENCY}: {}", latency.who), names));
+    let with_latency = !loaded.is_empty();
     let is_needed = |(work, on): (Work, On)| {
-        let capacity = with_latency && (work == Work::OwnDeep && LOADS.iter().any(|&(loaded, _)| loaded == on));
+        let capacity = work == Work::OwnDeep && loaded.iter().any(|&(loaded, ..)| loaded == on);
         let disk = with_latency && on == On::Disk;
         capacity || disk || is_wanted(&name(work, on), names)
     };
     let mut rows: Vec<_> =
         ROWS.iter().filter(|&&row| is_needed(row)).map(|&(work, on)| (work, on, Row::new(on.who()))).collect();
     let mut syncs = Latency::new("append and sync of the idle disk".to_owned());
-    let mut loaded = LOADS.map(|(on, percent)| Latency::of_load(on, percent));
 
     let folder = tempfile::Builder::new().prefix("tenure-bench").tempdir_in(target_folder())?;
     let tools = target_folder().join("../tools");
@@ -71,15 +72,15 @@ pub(crate) async fn run(rounds: usize, span: Duration, names: &[String], ldlm: O
                 }
             }
         }
-        for (&(on, percent), latency) in LOADS.iter().zip(&mut loaded).filter(|_| with_latency) {
-            let capacity = rows.iter().find(|row| (row.0, row.1) == (Work::OwnDeep, on)).map(|row| &row.2);
+        for (on, percent, latency) in &mut loaded {
+            let capacity = rows.iter().find(|row| (row.0, row.1) == (Work::OwnDeep, *on)).map(|row| &row.2);
             let Some(&capacity) = capacity.and_then(|row| row.figures.get(round - 1)) else {
                 latency.missing = capacity.and_then(|row| row.missing.clone());
                 continue;
             };
-            let On::Server(server, way) = on else { continue };
+            let On::Server(server, way) = *on else { continue };
             say(&latency.who);
-            let rate = capacity * f64::from(percent) / 100.0;
+            let rate = capacity * f64::from(*percent) / 100.0;
             match rig::open(rig.address(server)?, way, rate, span).await {
                 Ok(latencies) => latency.rounds.push(latencies),
                 Err(why) => latency.missing = Some(why.to_string()),
@@ -93,8 +94,9 @@ pub(crate) async fn run(rounds: usize, span: Duration, names: &[String], ldlm: O
         true => restart::run(folder.path(), rounds).await?,
         false => Vec::new(),
     };
-    let latencies: Vec<_> = if with_latency { std::iter::once(syncs).chain(loaded).collect() } else { Vec::new() };
-    let (ratios, tables) = (ratios(&rows, &latencies), tables(rows));
+    let (ratios, tables) = (ratios(&rows, &syncs, &loaded), tables(rows));
+    let loaded = loaded.into_iter().map(|(_, _, latency)| latency);
+    let latencies = if with_latency { std::iter::once(syncs).chain(loaded).collect() } else { Vec::new() };
     Ok(Measured { machine, tables, ratios, latencies, restarts, rounds, span })
 }
 
@@ -111,7 +113,7 @@ fn tables(rows: Vec<(Work, On, Row)>) -> Vec<Table> {
 }
 
 /// Those whose both sides were measured.
-fn ratios(rows: &[(Work, On, Row)], latencies: &[Latency]) -> Vec<Ratio> {
+fn ratios(rows: &[(Work, On, Row)], syncs: &Latency, loaded: &[(On, u32, Latency)]) -> Vec<Ratio> {
     let row = |wanted: (Work, On)| rows.iter().find(|row| (row.0, row.1) == wanted).map(|row| &row.2);
     let mut ratios: Vec<_> = AIMS
         .iter()
@@ -120,12 +122,10 @@ fn ratios(rows: &[(Work, On, Row)], latencies: &[Latency]) -> Vec<Ratio> {
             Some(Ratio { what: what.to_owned(), aim, ratio })
         })
         .collect();
-    if let [syncs, loaded @ ..] = latencies {
-        for ((on, percent), latency) in LOADS.into_iter().zip(loaded).filter(|((on, _), _)| *on == STREAM) {
-            let what = format!("{}: p99 of an acquire at {percent} % load / of a sync of the idle disk", on.who());
-            let aim = if percent == 50 { "≤ 3" } else { "" };
-            ratios.extend(latency.p99_ratio(syncs).map(|ratio| Ratio { what, aim, ratio }));
-        }
+    for (on, percent, latency) in loaded.iter().filter(|(on, ..)| *on == STREAM) {
+        let what = format!("{}: p99 of an acquire at {percent} % load / of a sync of the idle disk", on.who());
+        let aim = if *percent == 50 { "≤ 3" } else { "" };
+        ratios.extend(latency.p99_ratio(syncs).map(|ratio| Ratio { what, aim, ratio }));
     }
     ratios
 }
