@@ -20,18 +20,18 @@ pub use self::talk::Talk;
 use self::talk::Talking;
 use crate::crowd::Outcome;
 
-pub(crate) const DATA: u8 = 0;
-pub(crate) const HEADERS: u8 = 1;
+pub const DATA: u8 = 0;
+pub const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
-pub(crate) const SETTINGS: u8 = 4;
+pub const SETTINGS: u8 = 4;
 const PUSH_PROMISE: u8 = 5;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
 
 const ACK: u8 = 1;
-pub(crate) const END_STREAM: u8 = 1;
-pub(crate) const END_HEADERS: u8 = 4;
+pub const END_STREAM: u8 = 1;
+pub const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -372,7 +372,7 @@ pub(crate) fn short(text: &str) -> u8 {
     u8::try_from(text.len()).ok().filter(|length| *length < 127).expect("the headers here are short")
 }
 
-pub(crate) fn frame(bytes: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+pub fn frame(bytes: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     let length = u32::try_from(payload.len()).expect("what is said here is short");
     bytes.extend(&length.to_be_bytes()[1..]);
     bytes.extend([kind, flags]);

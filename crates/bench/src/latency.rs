@@ -1,11 +1,25 @@
 //! Latencies under a load that does not wait: what is asked of whom, and how it is told.
 
 use crate::pace::{self, Latencies};
-use crate::plan::{On, REDIS, STREAM};
+use crate::plan::{BARE, On, REDIS, STREAM};
 use crate::report::{self, NOT_MEASURED, Spread};
 
-/// Whose, and at how much of the pairs a second that it did in the same round.
-pub(crate) const LOADS: [(On, u32); 4] = [(STREAM, 50), (STREAM, 90), (REDIS, 50), (REDIS, 90)];
+/// How much is asked, and of whom.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    pub(crate) on: On,
+    pub(crate) percent: u32,
+    /// Of the pairs a second that this did in the same round.
+    pub(crate) of: On,
+}
+
+pub(crate) const LOADS: [Load; 5] = [
+    Load { on: STREAM, percent: 50, of: STREAM },
+    Load { on: STREAM, percent: 90, of: STREAM },
+    Load { on: BARE, percent: 50, of: STREAM },
+    Load { on: REDIS, percent: 50, of: REDIS },
+    Load { on: REDIS, percent: 90, of: REDIS },
+];
 /// What is told, and the first of these is plotted from.
 pub(crate) const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 1.0];
 const P99: f64 = 0.99;
@@ -23,8 +37,9 @@ impl Latency {
         Self { who, rounds: Vec::new(), missing: None }
     }
 
-    pub(crate) fn of_load(on: On, percent: u32) -> Self {
-        Self::new(format!("{}, at {percent} % of its capacity", on.who()))
+    pub(crate) fn of_load(Load { on, percent, of }: Load) -> Self {
+        let whose = if on == of { "its" } else { "Tenure's" };
+        Self::new(format!("{}, at {percent} % of {whose} capacity", on.who()))
     }
 
     /// All rounds together.

@@ -1,6 +1,7 @@
 //! The load generator behind `cargo xtask bench`: the same work for us and for our peers, in one run,
 //! repeated and interleaved, because only ratios from one run mean anything on a shared machine.
 
+mod bare;
 mod disk;
 mod etcd;
 mod latency;
@@ -59,8 +60,14 @@ struct Arguments {
     names: Vec<String>,
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn Error>> {
+    if let Some(folder) = std::env::args_os().skip_while(|word| word != BARE).nth(1) {
+        return bare::main(Path::new(&folder)).map_err(|error| error.to_string().into());
+    }
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(measure())
+}
+
+async fn measure() -> Result<(), Box<dyn Error>> {
     if std::env::args().nth(1).is_some_and(|first| first == "load") {
         return crowd::main(crowd::Arguments::parse_from(std::env::args().skip(1))).await;
     }
@@ -84,6 +91,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     Ok(())
 }
+
+/// Makes this program the server of `bare`, for its own use.
+pub(crate) const BARE: &str = "--bare";
 
 /// The release build's folder: what is measured lies on the same disk as what is built.
 fn target_folder() -> PathBuf {

@@ -49,14 +49,16 @@ pub(crate) async fn tenure(data: Option<&Path>) -> Outcome<Server> {
 }
 
 async fn serve(options: impl FnOnce(&mut Command) -> &mut Command) -> Outcome<Server> {
-    let binary = std::env::current_exe()?.with_file_name("tenure");
-    let mut command = Command::new(&binary);
+    let mut command = Command::new(std::env::current_exe()?.with_file_name("tenure"));
     command.args(["serve", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log", "error"]);
-    let mut process = options(&mut command)
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(|error| format!("cannot start {}: {error}", binary.display()))?;
+    options(&mut command);
+    started(command).await
+}
+
+/// Those that choose a port themselves tell which.
+async fn started(mut command: Command) -> Outcome<Server> {
+    let process = command.stdout(Stdio::piped()).kill_on_drop(true).spawn();
+    let mut process = process.map_err(|error| format!("cannot start {:?}: {error}", command.as_std().get_program()))?;
     let mut lines = BufReader::new(process.stdout.take().expect("it is piped")).lines();
     while let Some(line) = lines.next_line().await? {
         if let Some(address) = line.strip_prefix("grpc ") {
@@ -64,6 +66,13 @@ async fn serve(options: impl FnOnce(&mut Command) -> &mut Command) -> Outcome<Se
         }
     }
     Err("the server ended before it said where it listens".into())
+}
+
+/// What the machine allows to whoever syncs and answers, and does nothing else.
+pub(crate) async fn bare(folder: &Path) -> Outcome<Server> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg(crate::BARE).arg(folder);
+    started(command).await
 }
 
 /// As durable as we are: every write is synced before it is answered. Without a folder nothing is kept.

@@ -28,6 +28,8 @@ pub(crate) enum Server {
     Etcd,
     Ldlm,
     LdlmInMemory,
+    /// One that does nothing but to sync and to answer.
+    Bare,
 }
 
 /// How it is spoken to.
@@ -65,6 +67,8 @@ const REDIS_IN_MEMORY: On = On::Server(Server::RedisInMemory, Way::Redis);
 const ETCD: On = On::Server(Server::Etcd, Way::Etcd);
 const LDLM: On = On::Server(Server::Ldlm, Way::Ldlm);
 const LDLM_IN_MEMORY: On = On::Server(Server::LdlmInMemory, Way::Ldlm);
+pub(crate) const BARE: On = On::Server(Server::Bare, Way::Stream);
+const BARE_UNARY: On = On::Server(Server::Bare, Way::Unary);
 const LDLM_BY_PY_LDLM: On = On::Server(Server::Ldlm, Way::Program(Program::PyLdlm));
 
 pub(crate) const ROWS: &[(Work, On)] = &[
@@ -75,11 +79,13 @@ pub(crate) const ROWS: &[(Work, On)] = &[
     (Work::OwnDeep, REDIS),
     (Work::OwnDeep, ETCD),
     (Work::OwnDeep, LDLM),
+    (Work::OwnDeep, BARE),
     (Work::OwnWide, UNARY),
     (Work::OwnWide, BY_LDLM),
     (Work::OwnWide, REDIS),
     (Work::OwnWide, ETCD),
     (Work::OwnWide, LDLM),
+    (Work::OwnWide, BARE_UNARY),
     (Work::OwnDeepInMemory, STREAM_IN_MEMORY),
     (Work::OwnDeepInMemory, REDIS_IN_MEMORY),
     (Work::OwnDeepInMemory, LDLM_IN_MEMORY),
@@ -133,6 +139,12 @@ pub(crate) const AIMS: &[Aim] = &[
         what: "unary / LDLM in memory, own names, 32",
         aim: "≥ 2",
         ours: (Work::OwnWide, UNARY),
+        theirs: (Work::OwnWideInMemory, LDLM_IN_MEMORY),
+    },
+    Aim {
+        what: "nothing but the sync, unary / LDLM in memory, own names, 32",
+        aim: "",
+        ours: (Work::OwnWide, BARE_UNARY),
         theirs: (Work::OwnWideInMemory, LDLM_IN_MEMORY),
     },
     Aim {
@@ -301,6 +313,7 @@ impl On {
             Self::Server(Server::Etcd, _) => "etcd",
             Self::Server(Server::Ldlm, _) => "LDLM with state file",
             Self::Server(Server::LdlmInMemory, _) => "LDLM in memory",
+            Self::Server(Server::Bare, _) => "nothing but the sync",
         }
     }
 }

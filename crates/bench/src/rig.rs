@@ -38,6 +38,7 @@ impl Rig {
             let started = match server {
                 Server::Tenure => Ok(peer::tenure(Some(&folder.join("tenure"))).await?),
                 Server::TenureInMemory => Ok(peer::tenure(None).await?),
+                Server::Bare => Ok(peer::bare(&folder.join("bare")).await?),
                 Server::Redis => peer::redis(Some(&folder.join("redis"))).await?,
                 Server::RedisInMemory => peer::redis(None).await?,
                 Server::Etcd => peer::etcd(&folder.join("etcd")).await?,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::latency::{self, LOADS, Latency};
+use crate::latency::{self, LOADS, Latency, Load};
 use crate::load::Outcome;
 use crate::plan::{AIMS, Aim, On, ROWS, STREAM, Work};
 use crate::report::{self, Ratio, Row, Table};
@@ -28,11 +28,11 @@ pub(crate) struct Measured {
 }
 
 pub(crate) async fn run(rounds: usize, span: Duration, names: &[String], ldlm: Option<PathBuf>) -> Outcome<Measured> {
-    let mut loaded: Vec<_> = LOADS.map(|(on, percent)| (on, percent, Latency::of_load(on, percent))).into();
-    loaded.retain(|(_, _, latency)| is_wanted(&format!("{LATENCY}: {}", latency.who), names));
+    let mut loaded: Vec<_> = LOADS.map(|load| (load, Latency::of_load(load))).into();
+    loaded.retain(|(_, latency)| is_wanted(&format!("{LATENCY}: {}", latency.who), names));
     let with_latency = !loaded.is_empty();
     let is_needed = |(work, on): (Work, On)| {
-        let capacity = work == Work::OwnDeep && loaded.iter().any(|&(loaded, ..)| loaded == on);
+        let capacity = work == Work::OwnDeep && loaded.iter().any(|(load, _)| load.on == on || load.of == on);
         let disk = with_latency && on == On::Disk;
         capacity || disk || is_wanted(&name(work, on), names)
     };
@@ -72,8 +72,8 @@ pub(crate) async fn run(rounds: usize, span: Duration, names: &[String], ldlm: O
                 }
             }
         }
-        for (on, percent, latency) in &mut loaded {
-            let capacity = rows.iter().find(|row| (row.0, row.1) == (Work::OwnDeep, *on)).map(|row| &row.2);
+        for (Load { on, percent, of }, latency) in &mut loaded {
+            let capacity = rows.iter().find(|row| (row.0, row.1) == (Work::OwnDeep, *of)).map(|row| &row.2);
             let Some(&capacity) = capacity.and_then(|row| row.figures.get(round - 1)) else {
                 latency.missing = capacity.and_then(|row| row.missing.clone());
                 continue;
@@ -95,7 +95,7 @@ pub(crate) async fn run(rounds: usize, span: Duration, names: &[String], ldlm: O
         false => Vec::new(),
     };
     let (ratios, tables) = (ratios(&rows, &syncs, &loaded), tables(rows));
-    let loaded = loaded.into_iter().map(|(_, _, latency)| latency);
+    let loaded = loaded.into_iter().map(|(_, latency)| latency);
     let latencies = if with_latency { std::iter::once(syncs).chain(loaded).collect() } else { Vec::new() };
     Ok(Measured { machine, tables, ratios, latencies, restarts, rounds, span })
 }
@@ -113,7 +113,7 @@ fn tables(rows: Vec<(Work, On, Row)>) -> Vec<Table> {
 }
 
 /// Those whose both sides were measured.
-fn ratios(rows: &[(Work, On, Row)], syncs: &Latency, loaded: &[(On, u32, Latency)]) -> Vec<Ratio> {
+fn ratios(rows: &[(Work, On, Row)], syncs: &Latency, loaded: &[(Load, Latency)]) -> Vec<Ratio> {
     let row = |wanted: (Work, On)| rows.iter().find(|row| (row.0, row.1) == wanted).map(|row| &row.2);
     let mut ratios: Vec<_> = AIMS
         .iter()
@@ -122,9 +122,9 @@ fn ratios(rows: &[(Work, On, Row)], syncs: &Latency, loaded: &[(On, u32, Latency
             Some(Ratio { what: what.to_owned(), aim, ratio })
         })
         .collect();
-    for (on, percent, latency) in loaded.iter().filter(|(on, ..)| *on == STREAM) {
+    for (Load { on, percent, of }, latency) in loaded.iter().filter(|(load, _)| load.of == STREAM) {
         let what = format!("{}: p99 of an acquire at {percent} % load / of a sync of the idle disk", on.who());
-        let aim = if *percent == 50 { "≤ 3" } else { "" };
+        let aim = if on == of && *percent == 50 { "≤ 3" } else { "" };
         ratios.extend(latency.p99_ratio(syncs).map(|ratio| Ratio { what, aim, ratio }));
     }
     ratios

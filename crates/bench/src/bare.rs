@@ -1,0 +1,270 @@
+//! The least that a server could do, to show what the machine allows: it hears what is asked, has all that has come meanwhile synced at once by
+//! another thread, as ours has, and answers. It knows no names, no holds and no rules, and of HTTP/2 no more than the generator sends.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+
+use prost::Message;
+use rustix::fs::OFlags;
+use tenure_bench::calls::{DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, frame};
+use tenure_proto::v1::{
+    ClientMessage, Grant, Released, ServerAnswer, ServerMessage, SessionEnded, SessionOpened, client_request::Request,
+    server_answer::Answer,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+
+use crate::load::Outcome;
+
+const PREFACE_BYTES: usize = 24;
+const HEAD_BYTES: usize = 9;
+/// Before a message: whether it is compressed, and its length.
+const PREFIX_BYTES: usize = 5;
+const READ_BYTES: usize = 64 * 1024;
+const ACK: u8 = 1;
+const WINDOW_UPDATE: u8 = 8;
+/// `:status: 200`, by its number in HPACK's table. It also does for what comes at the end, which the generator does not look at.
+const STATUS_OK: &[u8] = &[0x88];
+/// About as long as the answer to an acquire, in a field that no answer has, so that it does for a release too.
+const UNARY_ANSWER: [u8; 103] = {
+    let mut answer = [b'x'; 103];
+    (answer[0], answer[1], answer[2]) = (0xc2, 0x0c, 100);
+    answer
+};
+
+const BLOCK_BYTES: usize = 4_096;
+const FILE_BYTES: usize = 16 * 1024 * 1024;
+/// What a command takes in our log.
+const COMMAND_BYTES: usize = 64;
+
+/// Serves on a port that the system chooses, and says which, until the process is ended. Its file is in `folder`.
+pub(crate) fn main(folder: &Path) -> Outcome<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let folder = folder.to_owned();
+    runtime.block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let commits = start_syncing(folder)?;
+        println!("grpc {address}");
+        io::stdout().flush()?;
+        tokio::spawn(accept(listener, commits)).await?
+    })
+}
+
+async fn accept(listener: TcpListener, commits: Sender<Job>) -> Outcome<()> {
+    loop {
+        let (socket, _) = listener.accept().await?;
+        socket.set_nodelay(true)?;
+        let commits = commits.clone();
+        tokio::spawn(async move {
+            // Its client has hung up.
+            let _ = serve(socket, commits).await;
+        });
+    }
+}
+
+/// What is to be said to a client once it is synced, and how many commands that answers.
+struct Job {
+    to: Arc<Line>,
+    answer: Vec<u8>,
+    commands: usize,
+}
+
+/// What is to be written to a connection.
+#[derive(Debug, Default)]
+struct Line {
+    out: Mutex<Vec<u8>>,
+    more: Notify,
+}
+
+impl Line {
+    fn out(&self) -> std::sync::MutexGuard<'_, Vec<u8>> {
+        self.out.lock().expect("nobody panics with it")
+    }
+}
+
+fn start_syncing(folder: PathBuf) -> io::Result<Sender<Job>> {
+    std::fs::create_dir_all(&folder)?;
+    let path = folder.join("bare.log");
+    let file = File::create(&path)?;
+    file.write_all_at(&vec![0; FILE_BYTES], 0)?;
+    file.sync_all()?;
+    let flags = (OFlags::DIRECT | OFlags::DSYNC).bits().cast_signed();
+    let file = File::options().write(true).custom_flags(flags).open(&path)?;
+    let (commits, jobs) = mpsc::channel();
+    std::thread::Builder::new().name("bare-writer".into()).spawn(move || {
+        sync_all(&file, &jobs).expect("the disk takes what is written");
+    })?;
+    Ok(commits)
+}
+
+/// Whatever has come by the time that the disk is free shares a sync.
+fn sync_all(file: &File, jobs: &Receiver<Job>) -> io::Result<()> {
+    let memory = vec![7; FILE_BYTES / 4 + BLOCK_BYTES];
+    let blocks = &memory[memory.as_ptr().align_offset(BLOCK_BYTES)..][..FILE_BYTES / 4];
+    let mut at = 0;
+    while let Ok(first) = jobs.recv() {
+        let batch: Vec<_> = std::iter::once(first).chain(jobs.try_iter()).collect();
+        let commands: usize = batch.iter().map(|job| job.commands).sum();
+        let bytes = (commands * COMMAND_BYTES).next_multiple_of(BLOCK_BYTES).min(blocks.len());
+        if at + bytes > FILE_BYTES {
+            at = 0;
+        }
+        file.write_all_at(&blocks[..bytes], at as u64)?;
+        at += bytes;
+        for Job { to, answer, .. } in &batch {
+            to.out().extend(answer);
+        }
+        batch.iter().for_each(|job| job.to.more.notify_one());
+    }
+    Ok(())
+}
+
+async fn serve(mut socket: TcpStream, commits: Sender<Job>) -> Outcome<()> {
+    let line = Arc::<Line>::default();
+    frame(&mut line.out(), SETTINGS, 0, 0, &[]);
+    let mut heard = Heard::default();
+    let mut reading = vec![0; READ_BYTES];
+    let (mut read, mut writing) = (0, Vec::new());
+    socket.read_exact(&mut reading[..PREFACE_BYTES]).await?;
+    loop {
+        std::mem::swap(&mut writing, &mut *line.out());
+        if !writing.is_empty() {
+            socket.write_all(&writing).await?;
+            writing.clear();
+        }
+        tokio::select! {
+            biased;
+            () = line.more.notified() => {}
+            count = socket.read(&mut reading[read..]) => match count? {
+                0 => return Ok(()),
+                count => {
+                    let end = read + count;
+                    let begin = heard.frames(&reading[..end], &line, &commits)?;
+                    reading.copy_within(begin..end, 0);
+                    read = end - begin;
+                }
+            }
+        }
+    }
+}
+
+/// What was said on streams that go on, as far as it is not a whole message yet.
+#[derive(Debug, Default)]
+struct Heard(HashMap<u32, Vec<u8>>);
+
+impl Heard {
+    /// Gives how many bytes were frames.
+    fn frames(&mut self, bytes: &[u8], line: &Arc<Line>, commits: &Sender<Job>) -> Outcome<usize> {
+        let mut rest = bytes;
+        while let Some((&[a, b, c, kind, flags, s0, s1, s2, s3], after)) = rest.split_first_chunk::<HEAD_BYTES>() {
+            let length = u32::from_be_bytes([0, a, b, c]);
+            let Some((payload, others)) = after.split_at_checked(length as usize) else { break };
+            rest = others;
+            let stream = u32::from_be_bytes([s0, s1, s2, s3]);
+            match kind {
+                SETTINGS if flags & ACK == 0 => frame(&mut line.out(), SETTINGS, ACK, 0, &[]),
+                DATA => {
+                    let mut answer = Vec::new();
+                    // What was said may be said again.
+                    frame(&mut answer, WINDOW_UPDATE, 0, 0, &length.to_be_bytes());
+                    let commands = match flags & END_STREAM {
+                        0 => self.go_on(stream, payload, &mut answer)?,
+                        _ => answer_call(stream, &mut answer),
+                    };
+                    commits.send(Job { to: line.clone(), answer, commands })?;
+                }
+                _ => {}
+            }
+        }
+        Ok(bytes.len() - rest.len())
+    }
+
+    /// Messages of a session, as far as they are whole. Gives how many commands they have.
+    fn go_on(&mut self, stream: u32, payload: &[u8], answer: &mut Vec<u8>) -> Outcome<usize> {
+        frame(answer, WINDOW_UPDATE, 0, stream, &u32::try_from(payload.len())?.to_be_bytes());
+        let begun = self.0.entry(stream).or_insert_with(|| {
+            frame(answer, HEADERS, END_HEADERS, stream, STATUS_OK);
+            Vec::new()
+        });
+        begun.extend(payload);
+        let (mut rest, mut commands) = (&begun[..], 0);
+        while let Some((&[_, length @ ..], after)) = rest.split_first_chunk::<PREFIX_BYTES>() {
+            let Some((message, others)) = after.split_at_checked(u32::from_be_bytes(length) as usize) else { break };
+            rest = others;
+            let requests = ClientMessage::decode(message)?.requests;
+            commands += requests.len();
+            let answers = requests.into_iter().map(|asked| ServerAnswer {
+                id: asked.id,
+                answer: Some(match asked.request {
+                    Some(Request::Acquire(acquire)) => {
+                        let key = "0123456789abcdef0123456789abcdef".to_owned();
+                        Answer::Granted(Grant { pool: acquire.pool, key, token: 1, ..Grant::default() })
+                    }
+                    Some(Request::Open(_)) => Answer::Opened(SessionOpened::default()),
+                    Some(Request::End(_)) => Answer::Ended(SessionEnded {}),
+                    _ => Answer::Released(Released { token: 1 }),
+                }),
+            });
+            message_frame(stream, &ServerMessage { answers: answers.collect() }.encode_to_vec(), answer);
+        }
+        let heard = begun.len() - rest.len();
+        begun.drain(..heard);
+        Ok(commands)
+    }
+}
+
+fn answer_call(stream: u32, answer: &mut Vec<u8>) -> usize {
+    frame(answer, HEADERS, END_HEADERS, stream, STATUS_OK);
+    message_frame(stream, &UNARY_ANSWER, answer);
+    frame(answer, HEADERS, END_HEADERS | END_STREAM, stream, STATUS_OK);
+    1
+}
+
+/// In frames of a size that need not be asked for.
+fn message_frame(stream: u32, message: &[u8], out: &mut Vec<u8>) {
+    let mut data = vec![0];
+    data.extend(u32::try_from(message.len()).expect("answers are short").to_be_bytes());
+    data.extend(message);
+    data.chunks(16 * 1024).for_each(|part| frame(out, DATA, 0, stream, part));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::load::{self, Connection, Shape, Then, What};
+    use crate::tenure::{Stream, Unary};
+
+    async fn started(folder: &Path) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        tokio::spawn(accept(listener, start_syncing(folder.to_owned()).unwrap()));
+        address
+    }
+
+    async fn pairs<C: Connection>(address: &str) -> f64 {
+        let shape = Shape { connections: 2, tasks: 3 };
+        let what = |connection, task| What::Own(format!("{connection}-{task}"));
+        let running = load::start::<C>(&[address.to_owned()], shape, what).await.unwrap();
+        running.measure(Duration::from_millis(200), Then::Finish).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn whatever_the_generator_asks_is_answered_over_calls_and_over_the_stream() {
+        let folder = tempfile::tempdir_in(crate::target_folder()).unwrap();
+        let address = started(folder.path()).await;
+        assert!(pairs::<Unary>(&address).await > 0.0);
+        assert!(pairs::<Stream>(&address).await > 0.0);
+        let written = std::fs::read(folder.path().join("bare.log")).unwrap();
+        assert_eq!(written.len(), FILE_BYTES);
+        assert!(written[..BLOCK_BYTES].iter().all(|byte| *byte == 7), "what is answered was written");
+    }
+}
