@@ -12,8 +12,9 @@ use tenure_core::{Event, PoolPath, Seq, SessionId, State, Token, WaiterId};
 use super::codec;
 use super::layout::Address;
 
-/// Rows are due after this many events: a start replays them in well under a second.
-const EVENTS_DUE: usize = 65_536;
+/// Rows are due after this many events: a start replays them in well under a second. With fewer a busy server would write rows more often,
+/// and each time it stands still for some milliseconds.
+const EVENTS_DUE: usize = 131_072;
 /// Rows are due when this many wait: few enough to be encoded in some milliseconds, during which nothing
 /// is applied.
 const ROWS_DUE: usize = 4_096;
