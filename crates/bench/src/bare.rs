@@ -11,7 +11,10 @@ use std::sync::{Arc, Mutex};
 
 use prost::Message;
 use rustix::fs::OFlags;
-use tenure_bench::calls::{DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, frame};
+use tenure_bench::calls::{
+    ACK, DATA, END_HEADERS, END_STREAM, FRAME_BYTES_MAX, FRAME_HEADER_BYTES, HEADERS, PREFACE, READ_BYTES, SETTINGS,
+    WINDOW_UPDATE, frame, whole_messages,
+};
 use tenure_proto::v1::{
     ClientMessage, Grant, Released, ServerAnswer, ServerMessage, SessionEnded, SessionOpened, client_request::Request,
     server_answer::Answer,
@@ -22,13 +25,6 @@ use tokio::sync::Notify;
 
 use crate::load::Outcome;
 
-const PREFACE_BYTES: usize = 24;
-const HEAD_BYTES: usize = 9;
-/// Before a message: whether it is compressed, and its length.
-const PREFIX_BYTES: usize = 5;
-const READ_BYTES: usize = 64 * 1024;
-const ACK: u8 = 1;
-const WINDOW_UPDATE: u8 = 8;
 /// `:status: 200`, by its number in HPACK's table. It also does for what comes at the end, which the generator does not look at.
 const STATUS_OK: &[u8] = &[0x88];
 /// About as long as the answer to an acquire, in a field that no answer has, so that it does for a release too.
@@ -40,6 +36,8 @@ const UNARY_ANSWER: [u8; 103] = {
 
 const BLOCK_BYTES: usize = 4_096;
 const FILE_BYTES: usize = 16 * 1024 * 1024;
+/// More than all that the generator can have under way.
+const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// What a command takes in our log.
 const COMMAND_BYTES: usize = 64;
 
@@ -63,8 +61,9 @@ async fn accept(listener: TcpListener, commits: Sender<Job>) -> Outcome<()> {
         socket.set_nodelay(true)?;
         let commits = commits.clone();
         tokio::spawn(async move {
-            // Its client has hung up.
-            let _ = serve(socket, commits).await;
+            if let Err(error) = serve(socket, commits).await {
+                eprintln!("a connection has ended: {error}");
+            }
         });
     }
 }
@@ -95,8 +94,9 @@ fn start_syncing(folder: PathBuf) -> io::Result<Sender<Job>> {
     let file = File::create(&path)?;
     file.write_all_at(&vec![0; FILE_BYTES], 0)?;
     file.sync_all()?;
-    let flags = (OFlags::DIRECT | OFlags::DSYNC).bits().cast_signed();
-    let file = File::options().write(true).custom_flags(flags).open(&path)?;
+    // As our log is written, where the file system lets it be.
+    let open = |flags: OFlags| File::options().write(true).custom_flags(flags.bits().cast_signed()).open(&path);
+    let file = open(OFlags::DIRECT | OFlags::DSYNC).or_else(|_| open(OFlags::DSYNC))?;
     let (commits, jobs) = mpsc::channel();
     std::thread::Builder::new().name("bare-writer".into()).spawn(move || {
         sync_all(&file, &jobs).expect("the disk takes what is written");
@@ -106,8 +106,8 @@ fn start_syncing(folder: PathBuf) -> io::Result<Sender<Job>> {
 
 /// Whatever has come by the time that the disk is free shares a sync.
 fn sync_all(file: &File, jobs: &Receiver<Job>) -> io::Result<()> {
-    let memory = vec![7; FILE_BYTES / 4 + BLOCK_BYTES];
-    let blocks = &memory[memory.as_ptr().align_offset(BLOCK_BYTES)..][..FILE_BYTES / 4];
+    let memory = vec![7; BATCH_BYTES_MAX + BLOCK_BYTES];
+    let blocks = &memory[memory.as_ptr().align_offset(BLOCK_BYTES)..][..BATCH_BYTES_MAX];
     let mut at = 0;
     while let Ok(first) = jobs.recv() {
         let batch: Vec<_> = std::iter::once(first).chain(jobs.try_iter()).collect();
@@ -132,7 +132,7 @@ async fn serve(mut socket: TcpStream, commits: Sender<Job>) -> Outcome<()> {
     let mut heard = Heard::default();
     let mut reading = vec![0; READ_BYTES];
     let (mut read, mut writing) = (0, Vec::new());
-    socket.read_exact(&mut reading[..PREFACE_BYTES]).await?;
+    socket.read_exact(&mut reading[..PREFACE.len()]).await?;
     loop {
         std::mem::swap(&mut writing, &mut *line.out());
         if !writing.is_empty() {
@@ -163,7 +163,9 @@ impl Heard {
     /// Gives how many bytes were frames.
     fn frames(&mut self, bytes: &[u8], line: &Arc<Line>, commits: &Sender<Job>) -> Outcome<usize> {
         let mut rest = bytes;
-        while let Some((&[a, b, c, kind, flags, s0, s1, s2, s3], after)) = rest.split_first_chunk::<HEAD_BYTES>() {
+        while let Some((&[a, b, c, kind, flags, s0, s1, s2, s3], after)) =
+            rest.split_first_chunk::<FRAME_HEADER_BYTES>()
+        {
             let length = u32::from_be_bytes([0, a, b, c]);
             let Some((payload, others)) = after.split_at_checked(length as usize) else { break };
             rest = others;
@@ -176,7 +178,10 @@ impl Heard {
                     frame(&mut answer, WINDOW_UPDATE, 0, 0, &length.to_be_bytes());
                     let commands = match flags & END_STREAM {
                         0 => self.go_on(stream, payload, &mut answer)?,
-                        _ => answer_call(stream, &mut answer),
+                        _ => {
+                            answer_call(stream, &mut answer);
+                            1
+                        }
                     };
                     commits.send(Job { to: line.clone(), answer, commands })?;
                 }
@@ -194,10 +199,8 @@ impl Heard {
             Vec::new()
         });
         begun.extend(payload);
-        let (mut rest, mut commands) = (&begun[..], 0);
-        while let Some((&[_, length @ ..], after)) = rest.split_first_chunk::<PREFIX_BYTES>() {
-            let Some((message, others)) = after.split_at_checked(u32::from_be_bytes(length) as usize) else { break };
-            rest = others;
+        let mut commands = 0;
+        whole_messages(begun, |message| {
             let requests = ClientMessage::decode(message)?.requests;
             commands += requests.len();
             let answers = requests.into_iter().map(|asked| ServerAnswer {
@@ -213,18 +216,16 @@ impl Heard {
                 }),
             });
             message_frame(stream, &ServerMessage { answers: answers.collect() }.encode_to_vec(), answer);
-        }
-        let heard = begun.len() - rest.len();
-        begun.drain(..heard);
+            Ok(())
+        })?;
         Ok(commands)
     }
 }
 
-fn answer_call(stream: u32, answer: &mut Vec<u8>) -> usize {
+fn answer_call(stream: u32, answer: &mut Vec<u8>) {
     frame(answer, HEADERS, END_HEADERS, stream, STATUS_OK);
     message_frame(stream, &UNARY_ANSWER, answer);
     frame(answer, HEADERS, END_HEADERS | END_STREAM, stream, STATUS_OK);
-    1
 }
 
 /// In frames of a size that need not be asked for.
@@ -232,39 +233,60 @@ fn message_frame(stream: u32, message: &[u8], out: &mut Vec<u8>) {
     let mut data = vec![0];
     data.extend(u32::try_from(message.len()).expect("answers are short").to_be_bytes());
     data.extend(message);
-    data.chunks(16 * 1024).for_each(|part| frame(out, DATA, 0, stream, part));
+    data.chunks(FRAME_BYTES_MAX).for_each(|part| frame(out, DATA, 0, stream, part));
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::load::{self, Connection, Shape, Then, What};
+    use crate::load::{Connection, What};
     use crate::tenure::{Stream, Unary};
 
-    async fn started(folder: &Path) -> String {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        tokio::spawn(accept(listener, start_syncing(folder.to_owned()).unwrap()));
-        address
-    }
-
-    async fn pairs<C: Connection>(address: &str) -> f64 {
-        let shape = Shape { connections: 2, tasks: 3 };
-        let what = |connection, task| What::Own(format!("{connection}-{task}"));
-        let running = load::start::<C>(&[address.to_owned()], shape, what).await.unwrap();
-        running.measure(Duration::from_millis(200), Then::Finish).await.unwrap()
+    async fn take_and_give_back<C: Connection>(address: &str) {
+        let mut connection = C::open(address).await.unwrap();
+        for number in 0..3 {
+            let taken = connection.take(&What::Own(format!("name-{number}"))).await.unwrap();
+            connection.give_back(taken).await.unwrap();
+        }
+        connection.close().await;
     }
 
     #[tokio::test]
-    async fn whatever_the_generator_asks_is_answered_over_calls_and_over_the_stream() {
+    async fn whatever_the_generator_asks_is_written_and_answered() {
         let folder = tempfile::tempdir_in(crate::target_folder()).unwrap();
-        let address = started(folder.path()).await;
-        assert!(pairs::<Unary>(&address).await > 0.0);
-        assert!(pairs::<Stream>(&address).await > 0.0);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        tokio::spawn(accept(listener, start_syncing(folder.path().to_owned()).unwrap()));
+        take_and_give_back::<Unary>(&address).await;
+        take_and_give_back::<Stream>(&address).await;
         let written = std::fs::read(folder.path().join("bare.log")).unwrap();
-        assert_eq!(written.len(), FILE_BYTES);
-        assert!(written[..BLOCK_BYTES].iter().all(|byte| *byte == 7), "what is answered was written");
+        // A block for each command: nobody else asked at the same time. A session is opened and ended.
+        let blocks = written.chunks(BLOCK_BYTES).take_while(|block| block.iter().all(|byte| *byte == 7)).count();
+        assert_eq!((blocks, written.len()), (6 + 8, FILE_BYTES));
+    }
+
+    #[test]
+    fn frames_are_heard_whole_however_they_are_cut() {
+        let session = ClientMessage { requests: vec![Default::default(); 3] }.encode_to_vec();
+        let mut said = Vec::new();
+        message_frame(1, &session, &mut said);
+        frame(&mut said, SETTINGS, 0, 0, &[]);
+        frame(&mut said, DATA, END_STREAM, 3, b"a call");
+        message_frame(1, &session, &mut said);
+        for piece in 1..=said.len() {
+            let (line, (commits, jobs)) = (Arc::<Line>::default(), mpsc::channel());
+            let (mut heard, mut begun) = (Heard::default(), Vec::new());
+            for bytes in said.chunks(piece) {
+                begun.extend(bytes);
+                let whole = heard.frames(&begun, &line, &commits).unwrap();
+                begun.drain(..whole);
+            }
+            let commands: Vec<_> = jobs.try_iter().map(|job| job.commands).collect();
+            assert_eq!(
+                (commands, line.out().len(), begun.len()),
+                (vec![3, 1, 3], FRAME_HEADER_BYTES, 0),
+                "in pieces of {piece}"
+            );
+        }
     }
 }

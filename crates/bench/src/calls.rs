@@ -16,8 +16,8 @@ use prost::Message;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-pub use self::talk::Talk;
 use self::talk::Talking;
+pub use self::talk::{FRAME_BYTES_MAX, Talk, whole_messages};
 use crate::crowd::Outcome;
 
 pub const DATA: u8 = 0;
@@ -27,24 +27,24 @@ pub const SETTINGS: u8 = 4;
 const PUSH_PROMISE: u8 = 5;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
-const WINDOW_UPDATE: u8 = 8;
+pub const WINDOW_UPDATE: u8 = 8;
 
-const ACK: u8 = 1;
+pub const ACK: u8 = 1;
 pub const END_STREAM: u8 = 1;
 pub const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 
-pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const FRAME_HEADER_BYTES: usize = 9;
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub const FRAME_HEADER_BYTES: usize = 9;
 /// Before a message: whether it is compressed, and its length.
-const PREFIX_BYTES: usize = 5;
+pub const PREFIX_BYTES: usize = 5;
 /// What may be sent at first, on a stream and in all.
 const WINDOW_BYTES: u32 = 65_535;
 const WINDOW_BYTES_MAX: u32 = 0x7fff_ffff;
 /// The first number of HPACK's table that is not given by its standard.
 const TABLE_BEGIN: usize = 62;
 const TABLE_BYTES: u32 = 4_096;
-const READ_BYTES: usize = 64 * 1024;
+pub const READ_BYTES: usize = 64 * 1024;
 
 /// A connection, shared by tasks that each ask one thing at a time.
 #[derive(Clone, Debug)]

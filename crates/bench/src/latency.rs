@@ -38,6 +38,7 @@ impl Latency {
     }
 
     pub(crate) fn of_load(Load { on, percent, of }: Load) -> Self {
+        // Ours is the only one that others are measured at.
         let whose = if on == of { "its" } else { "Tenure's" };
         Self::new(format!("{}, at {percent} % of {whose} capacity", on.who()))
     }
@@ -54,6 +55,9 @@ impl Latency {
     /// The p99 of this divided by that of the other, round by round.
     pub(crate) fn p99_ratio(&self, other: &Self) -> Option<Spread> {
         let p99 = |latencies: &Latencies| latencies.value_at_quantile(P99) as f64;
+        if self.missing.is_some() {
+            return None;
+        }
         Spread::of(self.rounds.iter().zip(&other.rounds).map(|(this, other)| p99(this) / p99(other)))
     }
 }

@@ -56,12 +56,16 @@ struct Arguments {
     /// Measure pools in Temporal instead: ours beside one that is asked by signals, on one development server
     #[arg(long)]
     temporal: bool,
-    /// Only what has one of these in the name of its workload or its server, such as `hot`, `Redis`, `latency` or `restart`
+    /// Only what has one of these in the name of its workload, its server or its load, such as `hot`, `Redis`, `latency`, `restart` or
+    /// `stream, at 50`
     names: Vec<String>,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    if let Some(folder) = std::env::args_os().skip_while(|word| word != BARE).nth(1) {
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_some_and(|word| word == BARE)
+        && let Some(folder) = words.next()
+    {
         return bare::main(Path::new(&folder)).map_err(|error| error.to_string().into());
     }
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(measure())

@@ -11,11 +11,11 @@ const STYLE: &str = "\
 <style>
   .page { fill: #ffffff } .text { fill: #1f2328 } .faint { fill: #59636e } .line { stroke: #d1d9e0 }
   .ours { fill: #0969da } .peer { fill: #8c959f } .range { stroke: #1f2328 }
-  .c0 { stroke: #1a7f37 } .c1 { stroke: #0969da } .c2 { stroke: #0969da } .c3 { stroke: #cf222e } .c4 { stroke: #cf222e }
+  .disk-line { stroke: #1a7f37 } .ours-line { stroke: #0969da } .redis-line { stroke: #cf222e } .bare-line { stroke: #8250df }
   @media (prefers-color-scheme: dark) {
     .page { fill: #0d1117 } .text { fill: #f0f6fc } .faint { fill: #9198a1 } .line { stroke: #3d444d }
     .ours { fill: #4493f8 } .peer { fill: #656c76 } .range { stroke: #f0f6fc }
-    .c0 { stroke: #3fb950 } .c1 { stroke: #4493f8 } .c2 { stroke: #4493f8 } .c3 { stroke: #f85149 } .c4 { stroke: #f85149 }
+    .disk-line { stroke: #3fb950 } .ours-line { stroke: #4493f8 } .redis-line { stroke: #f85149 } .bare-line { stroke: #ab7df8 }
   }
   text { font: 12px system-ui, sans-serif } .head { font-weight: 600 } .curve { fill: none; stroke-width: 2 }
 </style>
@@ -97,13 +97,22 @@ pub(crate) fn curves(latencies: &[Latency]) -> String {
         }
         // What is under more load is dashed.
         let dashes = if latency.who.contains("90 %") { r#" stroke-dasharray="6 4""# } else { "" };
-        let colour = number.min(4);
-        let _ = writeln!(body, r#"<path class="curve c{colour}"{dashes} d="{path}"/>"#);
+        let colour = colour(&latency.who);
+        let _ = writeln!(body, r#"<path class="curve {colour}"{dashes} d="{path}"/>"#);
         let line = BOTTOM + 44.0 + 18.0 * number as f64;
-        let _ = writeln!(body, r#"<path class="curve c{colour}"{dashes} d="M{LEFT} {0}h36"/>"#, line - 4.0);
+        let _ = writeln!(body, r#"<path class="curve {colour}"{dashes} d="M{LEFT} {0}h36"/>"#, line - 4.0);
         text(&mut body, LEFT + 46.0, line, "text", "start", &latency.who);
     }
     page(BOTTOM + 44.0 + 18.0 * all.len() as f64, "Latencies", &body)
+}
+
+fn colour(who: &str) -> &'static str {
+    match who {
+        _ if who.starts_with("Tenure") => "ours-line",
+        _ if who.starts_with("Redis") => "redis-line",
+        _ if who.starts_with("nothing but") => "bare-line",
+        _ => "disk-line",
+    }
 }
 
 /// Whole powers of ten.

@@ -32,6 +32,7 @@ pub(crate) async fn run(rounds: usize, span: Duration, names: &[String], ldlm: O
     loaded.retain(|(_, latency)| is_wanted(&format!("{LATENCY}: {}", latency.who), names));
     let with_latency = !loaded.is_empty();
     let is_needed = |(work, on): (Work, On)| {
+        // What is loaded must be there, and its capacity be known.
         let capacity = work == Work::OwnDeep && loaded.iter().any(|(load, _)| load.on == on || load.of == on);
         let disk = with_latency && on == On::Disk;
         capacity || disk || is_wanted(&name(work, on), names)
@@ -72,7 +73,7 @@ pub(crate) async fn run(rounds: usize, span: Duration, names: &[String], ldlm: O
                 }
             }
         }
-        for (Load { on, percent, of }, latency) in &mut loaded {
+        for (Load { on, percent, of }, latency) in loaded.iter_mut().filter(|load| load.1.missing.is_none()) {
             let capacity = rows.iter().find(|row| (row.0, row.1) == (Work::OwnDeep, *of)).map(|row| &row.2);
             let Some(&capacity) = capacity.and_then(|row| row.figures.get(round - 1)) else {
                 latency.missing = capacity.and_then(|row| row.missing.clone());
@@ -123,7 +124,8 @@ fn ratios(rows: &[(Work, On, Row)], syncs: &Latency, loaded: &[(Load, Latency)])
         })
         .collect();
     for (Load { on, percent, of }, latency) in loaded.iter().filter(|(load, _)| load.of == STREAM) {
-        let what = format!("{}: p99 of an acquire at {percent} % load / of a sync of the idle disk", on.who());
+        let load = if on == of { "load" } else { "of Tenure's load" };
+        let what = format!("{}: p99 of an acquire at {percent} % {load} / of a sync of the idle disk", on.who());
         let aim = if on == of && *percent == 50 { "≤ 3" } else { "" };
         ratios.extend(latency.p99_ratio(syncs).map(|ratio| Ratio { what, aim, ratio }));
     }

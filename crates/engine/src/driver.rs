@@ -242,7 +242,7 @@ impl Driver {
         let Batch { at, first, events, answers, commands, .. } = self.desk.finish();
         events.iter().for_each(|event| self.rows.note(event));
         let entry = (!events.is_empty()).then(|| Arc::new(Entry { first, at, events }));
-        let due = for_good || self.rows.is_due() || at >= self.rows_written + ROWS_AGE_MAX;
+        let due = for_good || self.rows.is_due(self.desk.state()) || at >= self.rows_written + ROWS_AGE_MAX;
         let rows = (due && !self.rows.is_empty()).then(|| self.rows.drain(self.desk.state()));
         if rows.is_some() {
             self.rows_written = at;

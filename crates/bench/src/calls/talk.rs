@@ -11,7 +11,7 @@ use super::{
 };
 
 /// What a frame may have without asking the server.
-const FRAME_BYTES_MAX: usize = 16 * 1024;
+pub const FRAME_BYTES_MAX: usize = 16 * 1024;
 
 /// One end of it, shared by those who talk.
 #[derive(Clone, Debug)]
@@ -137,24 +137,32 @@ impl Talking {
             self.heard = 0;
         }
         self.begun.extend(payload);
-        let mut rest = &self.begun[..];
-        while let Some((prefix, after)) = rest.split_first_chunk::<PREFIX_BYTES>() {
-            let [compressed, length @ ..] = *prefix;
-            if compressed != 0 {
-                return Err("what is compressed is not for this client".into());
-            }
-            let Some((message, others)) = after.split_at_checked(u32::from_be_bytes(length) as usize) else { break };
+        whole_messages(&mut self.begun, |message| {
             (self.listener)(Some(message));
-            rest = others;
-        }
-        let heard = self.begun.len() - rest.len();
-        self.begun.drain(..heard);
-        Ok(())
+            Ok(())
+        })
     }
 
     pub(super) fn end(mut self) {
         (self.listener)(None);
     }
+}
+
+/// Takes the messages out of what was heard, as far as they are whole.
+pub fn whole_messages(begun: &mut Vec<u8>, mut hear: impl FnMut(&[u8]) -> Outcome<()>) -> Outcome<()> {
+    let mut rest = &begun[..];
+    while let Some((prefix, after)) = rest.split_first_chunk::<PREFIX_BYTES>() {
+        let [compressed, length @ ..] = *prefix;
+        if compressed != 0 {
+            return Err("what is compressed is not understood here".into());
+        }
+        let Some((message, others)) = after.split_at_checked(u32::from_be_bytes(length) as usize) else { break };
+        hear(message)?;
+        rest = others;
+    }
+    let heard = begun.len() - rest.len();
+    begun.drain(..heard);
+    Ok(())
 }
 
 #[cfg(test)]

@@ -13,8 +13,10 @@ use super::codec;
 use super::layout::Address;
 
 /// Rows are due after this many events: a start replays them in well under a second. With fewer a busy server would write rows more often,
-/// and each time it stands still for some milliseconds.
+/// and each time it stands still for a millisecond or two.
 const EVENTS_DUE: usize = 131_072;
+/// Rows are due when this many requests have ended, which are one row together.
+const REQUESTS_DUE: u64 = 32_768;
 /// Rows are due when this many wait: few enough to be encoded in some milliseconds, during which nothing
 /// is applied.
 const ROWS_DUE: usize = 4_096;
@@ -101,9 +103,10 @@ impl Rows {
     }
 
     /// Whether it is time to write them.
-    pub fn is_due(&self) -> bool {
+    pub fn is_due(&self, state: &State) -> bool {
+        let requests = state.requests_ended_total() - self.written.requests_ended;
         // After a restart every session has changed. Better now, while nobody is served yet.
-        self.sessions_all || self.events >= EVENTS_DUE || self.len() >= ROWS_DUE
+        self.sessions_all || self.events >= EVENTS_DUE || self.len() >= ROWS_DUE || requests >= REQUESTS_DUE
     }
 
     pub fn note(&mut self, event: &Event) {
