@@ -42,8 +42,9 @@ export async function call(method, path, { query, body, signal } = {}) {
   const sent = Date.now();
   const response = await fetch(address(path, query), options);
   learn(response.headers.get("date"), sent, Date.now());
+  // One that is broken off halfway is no answer, and not an empty one either.
+  if (response.ok) return response.json();
   const answer = await response.json().catch(() => ({}));
-  if (response.ok) return answer;
   const unknown = { code: `http_${response.status}`, message: `the server answered ${response.status}`, advice: "" };
   throw new Refused(answer.error ?? unknown, response.status);
 }

@@ -27,4 +27,16 @@ flow(async ({ page, api, view }) => {
   await api.wait("db", "migration");
   await shows(page, "migration", ".list.queue .row");
   fact("live again, from the last event that was seen");
+
+  const taken = await page.evaluate(async () => {
+    const { get } = await import("/console/api.js");
+    const whole = window.fetch;
+    const broken = () => new ReadableStream({ start: (body) => body.error(new TypeError("network error")) });
+    window.fetch = async () => new Response(broken());
+    const asked = await get("/pools").then(JSON.stringify, () => null);
+    window.fetch = whole;
+    return asked;
+  });
+  if (taken !== null) throw new Error(`an answer that was broken off is taken for ${taken}`);
+  fact("an answer that is broken off is none");
 });
