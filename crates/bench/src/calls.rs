@@ -37,7 +37,7 @@ const PADDED: u8 = 8;
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 pub const FRAME_HEADER_BYTES: usize = 9;
 /// Before a message: whether it is compressed, and its length.
-pub const PREFIX_BYTES: usize = 5;
+const PREFIX_BYTES: usize = 5;
 /// What may be sent at first, on a stream and in all.
 const WINDOW_BYTES: u32 = 65_535;
 const WINDOW_BYTES_MAX: u32 = 0x7fff_ffff;
