@@ -25,7 +25,8 @@ const NODE: [(&str, &str); 3] = [
 ];
 /// What is written in TypeScript, in the order in which it is built.
 const TYPESCRIPT: [&str; 3] = ["clients/typescript/src", "clients/typescript/test", "examples"];
-const GO: &str = "crates/cli/tests/ldlm_clients/go";
+const GO: [(&str, &str); 2] =
+    [("crates/cli/tests/ldlm_clients/go", "ldlm-client"), ("crates/cli/tests/fencing/porcupine", "porcupine")];
 /// Our own client in Go and its helper for workflows, and what their tests are built as.
 const GO_OURS: [(&str, &str); 2] = [("clients/go", "client.test"), ("clients/go/tenureflow", "tenureflow.test")];
 /// What makes the client's messages.
@@ -143,7 +144,7 @@ fn sources(root: &Path, folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), S
     Ok(())
 }
 
-/// A program over Go's gRPC, the tests of our own client with what measures it, and what its messages are made with; or false
+/// Programs for our tests, the tests of our own client with what measures it, and what its messages are made with; or false
 /// where there is no Go, which nobody needs for anything else.
 fn go() -> Result<bool, String> {
     let client = root().join(GO_OURS[0].0);
@@ -153,13 +154,13 @@ fn go() -> Result<bool, String> {
     let Some(go) = ["go", "/usr/local/go/bin/go"].into_iter().find(is_usable) else {
         eprintln!(
             "xtask: there is no go, or it is older than our go.mod says: the tests of our client in Go, and of LDLM's \
-             interface with one, are skipped"
+             interface with one, are skipped, and so is what Porcupine says of histories"
         );
         return Ok(false);
     };
-    let mut inputs = ["go.mod", "go.sum", "main.go"].map(|file| Path::new(GO).join(file)).to_vec();
-    for (ours, _) in GO_OURS {
-        go_sources(Path::new(ours), &mut inputs)?;
+    let mut inputs = Vec::new();
+    for (folder, _) in GO.into_iter().chain(GO_OURS) {
+        go_sources(Path::new(folder), &mut inputs)?;
     }
     inputs.push(GO_WIRE.into());
     inputs.sort();
@@ -167,7 +168,9 @@ fn go() -> Result<bool, String> {
     let folder = Folder::new("go", &inputs, &version(go, "version")?)?;
     folder.make_once(|path| {
         let build = ["build", "-mod=readonly", "-trimpath", "-o"];
-        run(Command::new(go).args(build).arg(path.join("ldlm-client")).arg(".").current_dir(root().join(GO)))?;
+        for (folder, program) in GO {
+            run(Command::new(go).args(build).arg(path.join(program)).arg(".").current_dir(root().join(folder)))?;
+        }
         run(Command::new(go).args(build).arg(path.join("client-bench")).arg("./bench").current_dir(&client))?;
         run(Command::new("sh").arg(root().join(GO_WIRE)).arg("--generators").arg(path).env("GO", go))?;
         let test = ["test", "-c", "-mod=readonly", "-trimpath", "-o"];

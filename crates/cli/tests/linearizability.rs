@@ -1,10 +1,16 @@
-//! The checker of histories that `fencing` uses, on histories whose answer is known: right ones, and wrong ones of every
-//! kind that it is there to find.
+//! The checkers of histories that `fencing` uses, on histories whose answer is known: right ones, and wrong ones of every
+//! kind that they are there to find; and on many of which it is only known that both must say the same.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "fencing/history.rs"]
 mod history;
+#[path = "fencing/porcupine.rs"]
+mod porcupine;
+mod support {
+    #![allow(dead_code, reason = "each test uses its own part of this")]
+    pub(crate) mod tools;
+}
 
 use std::time::Duration;
 
@@ -31,10 +37,19 @@ fn not_held(called: u64, answered: u64, token: u64) -> Operation {
 
 fn is_right(history: &[Operation]) {
     check(history, Duration::ZERO).unwrap();
+    porcupine_says(history, true);
 }
 
 fn is_wrong(history: &[Operation]) {
     check(history, Duration::ZERO).unwrap_err();
+    porcupine_says(history, false);
+}
+
+/// If it is there; where it must be, another test says.
+fn porcupine_says(history: &[Operation], is_right: bool) {
+    if let Some(verdicts) = porcupine::check(&[history], Duration::ZERO) {
+        assert_eq!(verdicts, [is_right], "{history:?}");
+    }
 }
 
 #[test]
@@ -60,6 +75,7 @@ fn a_lease_that_has_lasted_may_end_and_one_that_has_not_may_not() {
     is_right(&[granted(0, 10, 1), granted(20, 1_001, 2)]);
     is_right(&[granted(0, 10, 1), granted(20, 1_000, 2)]);
     is_wrong(&[granted(0, 10, 1), granted(20, 999, 2)]);
+    is_wrong(&[granted(0, 10, 1).with_lease(LEASE * 2), granted(20, 1_001, 2)]);
     // Counted from the call: nobody knows when between call and answer it began.
     is_right(&[granted(0, 900, 1), granted(20, 1_000, 2)]);
 }
@@ -140,10 +156,90 @@ fn a_long_right_history_is_explained_and_one_wrong_answer_in_it_is_found() {
         let answered = (!turn.is_multiple_of(7)).then_some(begin + 95);
         history.push(released(begin + 40, answered, turn));
     }
-    check(&history, Duration::ZERO).unwrap();
+    is_right(&history);
     let wrong = history.iter().position(|it| it.what == What::Released { token: 1_500 }).unwrap();
     history[wrong].what = What::NotHeld { token: 1_500 };
     assert_eq!(check(&history, Duration::ZERO).unwrap_err().at, wrong);
+    porcupine_says(&history, false);
     history.truncate(wrong);
-    check(&history, Duration::ZERO).unwrap();
+    is_right(&history);
+}
+
+#[test]
+fn porcupine_finds_the_same_of_histories_made_at_random() {
+    let mut random = Random(6);
+    let histories: Vec<_> = (0..4_000).map(|_| random.history()).collect();
+    for slack in [Duration::ZERO, LEASE / 4] {
+        let all: Vec<_> = histories.iter().map(Vec::as_slice).collect();
+        let verdicts = porcupine::check(&all, slack).expect("`cargo xtask tools` has built it");
+        for (history, is_right) in histories.iter().zip(&verdicts) {
+            assert_eq!(check(history, slack).is_ok(), *is_right, "{history:#?}");
+        }
+        let right = verdicts.iter().filter(|right| **right).count();
+        assert!((1_000..3_000).contains(&right), "{right} are right, which says little of the others");
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+
+    /// What a lock might have answered, and then a few things of it changed, or none.
+    fn history(&mut self) -> Vec<Operation> {
+        let (mut now, mut token, mut lease_end) = (1_000, 0, None);
+        let mut history = Vec::new();
+        for _ in 0..2 + self.below(12) {
+            now += 1 + self.below(400);
+            let (called, answered) = (now - self.below(300), now + self.below(300));
+            if lease_end.is_some_and(|end| end <= now) && self.below(2) == 0 {
+                lease_end = None;
+            }
+            if lease_end.is_none() {
+                if token > 0 && self.below(3) == 0 {
+                    history.push(not_held(called, answered, 1 + self.below(token)));
+                    continue;
+                }
+                token += 1;
+                lease_end = Some(now + 1_000);
+                history.push(granted(called, answered, token));
+                continue;
+            }
+            // Without an answer it took effect or not.
+            let (is_answered, is_done) = (self.below(4) > 0, self.below(2) == 0);
+            let heard = is_answered.then_some(answered);
+            let releases = self.below(2) == 0;
+            history.push(if releases { released(called, heard, token) } else { renewed(called, heard, token) });
+            if is_answered || is_done {
+                lease_end = (!releases).then_some(now + 1_000);
+            }
+        }
+        for _ in 0..self.below(4) {
+            let at = usize::try_from(self.below(history.len() as u64)).unwrap();
+            self.change(&mut history[at], token);
+        }
+        history
+    }
+
+    fn change(&mut self, operation: &mut Operation, token_last: u64) {
+        let other = 1 + self.below(token_last);
+        match (self.below(3), operation.what, operation.answered) {
+            (0, What::Released { token } | What::Renewed { token, .. }, Some(_)) => {
+                operation.what = What::NotHeld { token };
+            }
+            (0, What::NotHeld { token }, _) => operation.what = What::Released { token },
+            (1, What::Renewed { .. }, _) => operation.what = What::Renewed { token: other, lease: LEASE },
+            (1, What::Released { .. }, _) => operation.what = What::Released { token: other },
+            (_, _, Some(answered)) => {
+                // At another time, as far as it does not end before it begins.
+                let by = self.below(800);
+                operation.called = operation.called.saturating_sub(by);
+                operation.answered = Some((answered - by.min(answered)).max(operation.called));
+            }
+            _ => operation.called += self.below(800),
+        }
+    }
 }

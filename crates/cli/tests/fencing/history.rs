@@ -36,6 +36,17 @@ pub(crate) enum What {
     },
 }
 
+impl Operation {
+    pub(crate) fn with_lease(self, lease: Duration) -> Self {
+        let what = match self.what {
+            What::Granted { token, .. } => What::Granted { token, lease },
+            What::Renewed { token, .. } => What::Renewed { token, lease },
+            what => what,
+        };
+        Self { what, ..self }
+    }
+}
+
 /// The most operations (and ends of leases) that could be put in order, and what stood in the way then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stuck {

@@ -7,6 +7,7 @@
 
 mod history;
 mod network;
+mod porcupine;
 mod report;
 mod run;
 mod shelf;
@@ -80,5 +81,12 @@ fn nothing_is_lost(way: Way, place: Place) {
     if let Err(stuck) = history::check(&record.operations, SLACK) {
         let around = stuck.at.saturating_sub(10)..record.operations.len().min(stuck.at + 10);
         panic!("the history of the lock is not linearizable: {stuck:?} {:#?}", &record.operations[around]);
+    }
+    // Had the leases been longer, others would have come too soon: it could have been found.
+    let longer: Vec<_> = record.operations.iter().map(|operation| operation.with_lease(LEASE * 2)).collect();
+    assert!(history::check(&longer, SLACK).is_err(), "a history that is wrong is taken for right");
+    match porcupine::check(&[&record.operations, &longer], SLACK) {
+        Some(verdicts) => assert_eq!(verdicts, [true, false], "what Porcupine says of the history, and of a wrong one"),
+        None => eprintln!("not checked by Porcupine, for which there is no Go"),
     }
 }

@@ -43,9 +43,18 @@ pub(crate) fn go(program: &str) -> PathBuf {
     made(&format!("go/{program}"))
 }
 
-fn made(path: &str) -> PathBuf {
+/// The same for those who can do without.
+pub(crate) fn go_if_made(program: &str) -> Option<PathBuf> {
+    Some(tool(&format!("go/{program}"))).filter(|path| path.exists())
+}
+
+fn tool(path: &str) -> PathBuf {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("it lies in the workspace");
-    let path = workspace.join("target/tools").join(path);
+    workspace.join("target/tools").join(path)
+}
+
+fn made(path: &str) -> PathBuf {
+    let path = tool(path);
     assert!(path.exists(), "{} is missing: `cargo xtask tools` makes it", path.display());
     path
 }
