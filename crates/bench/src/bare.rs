@@ -1,12 +1,12 @@
-//! The least that a server could do, to show what the machine allows: it hears what is asked, has all that has come meanwhile synced at once by
-//! another thread, as ours has, and answers. It knows no names, no holds and no rules, and of HTTP/2 no more than the generator sends.
+//! The least that a server could do, to show what the machine allows: it hears what is asked, syncs all that has come meanwhile at once, and
+//! answers, all in one thread, which is what does most on two processors. It knows no names, no holds and no rules, and of HTTP/2 no more than the
+//! generator sends.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use prost::Message;
@@ -22,6 +22,7 @@ use tenure_proto::v1::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use crate::load::Outcome;
 
@@ -40,22 +41,23 @@ const FILE_BYTES: usize = 16 * 1024 * 1024;
 const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// What a command takes in our log.
 const COMMAND_BYTES: usize = 64;
+/// How often others may say what they have before it is synced: once to be read, and once to be heard.
+const TURNS_BEFORE_SYNC: usize = 2;
 
 /// Serves on a port that the system chooses, and says which, until the process is ended. Its file is in `folder`.
 pub(crate) fn main(folder: &Path) -> Outcome<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let folder = folder.to_owned();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let commits = start_syncing(folder)?;
         println!("grpc {address}");
         io::stdout().flush()?;
-        tokio::spawn(accept(listener, commits)).await?
+        accept(listener, commits).await
     })
 }
 
-async fn accept(listener: TcpListener, commits: Sender<Job>) -> Outcome<()> {
+async fn accept(listener: TcpListener, commits: UnboundedSender<Job>) -> Outcome<()> {
     loop {
         let (socket, _) = listener.accept().await?;
         socket.set_nodelay(true)?;
@@ -88,8 +90,8 @@ impl Line {
     }
 }
 
-fn start_syncing(folder: PathBuf) -> io::Result<Sender<Job>> {
-    std::fs::create_dir_all(&folder)?;
+fn start_syncing(folder: &Path) -> io::Result<UnboundedSender<Job>> {
+    std::fs::create_dir_all(folder)?;
     let path = folder.join("bare.log");
     let file = File::create(&path)?;
     file.write_all_at(&vec![0; FILE_BYTES], 0)?;
@@ -97,20 +99,22 @@ fn start_syncing(folder: PathBuf) -> io::Result<Sender<Job>> {
     // As our log is written, where the file system lets it be.
     let open = |flags: OFlags| File::options().write(true).custom_flags(flags.bits().cast_signed()).open(&path);
     let file = open(OFlags::DIRECT | OFlags::DSYNC).or_else(|_| open(OFlags::DSYNC))?;
-    let (commits, jobs) = mpsc::channel();
-    std::thread::Builder::new().name("bare-writer".into()).spawn(move || {
-        sync_all(&file, &jobs).expect("the disk takes what is written");
-    })?;
+    let (commits, jobs) = mpsc::unbounded_channel();
+    tokio::spawn(async move { sync_all(&file, jobs).await.expect("the disk takes what is written") });
     Ok(commits)
 }
 
-/// Whatever has come by the time that the disk is free shares a sync.
-fn sync_all(file: &File, jobs: &Receiver<Job>) -> io::Result<()> {
+/// Whatever has come meanwhile shares a sync, which nothing else is done beside.
+async fn sync_all(file: &File, mut jobs: UnboundedReceiver<Job>) -> io::Result<()> {
     let memory = vec![7; BATCH_BYTES_MAX + BLOCK_BYTES];
     let blocks = &memory[memory.as_ptr().align_offset(BLOCK_BYTES)..][..BATCH_BYTES_MAX];
     let mut at = 0;
-    while let Ok(first) = jobs.recv() {
-        let batch: Vec<_> = std::iter::once(first).chain(jobs.try_iter()).collect();
+    while let Some(first) = jobs.recv().await {
+        let mut batch = vec![first];
+        for _ in 0..TURNS_BEFORE_SYNC {
+            tokio::task::yield_now().await;
+        }
+        batch.extend(std::iter::from_fn(|| jobs.try_recv().ok()));
         let commands: usize = batch.iter().map(|job| job.commands).sum();
         let bytes = (commands * COMMAND_BYTES).next_multiple_of(BLOCK_BYTES).min(blocks.len());
         if at + bytes > FILE_BYTES {
@@ -126,7 +130,7 @@ fn sync_all(file: &File, jobs: &Receiver<Job>) -> io::Result<()> {
     Ok(())
 }
 
-async fn serve(mut socket: TcpStream, commits: Sender<Job>) -> Outcome<()> {
+async fn serve(mut socket: TcpStream, commits: UnboundedSender<Job>) -> Outcome<()> {
     let line = Arc::<Line>::default();
     frame(&mut line.out(), SETTINGS, 0, 0, &[]);
     let mut heard = Heard::default();
@@ -161,7 +165,7 @@ struct Heard(HashMap<u32, Vec<u8>>);
 
 impl Heard {
     /// Gives how many bytes were frames.
-    fn frames(&mut self, bytes: &[u8], line: &Arc<Line>, commits: &Sender<Job>) -> Outcome<usize> {
+    fn frames(&mut self, bytes: &[u8], line: &Arc<Line>, commits: &UnboundedSender<Job>) -> Outcome<usize> {
         let mut rest = bytes;
         while let Some((&[a, b, c, kind, flags, s0, s1, s2, s3], after)) =
             rest.split_first_chunk::<FRAME_HEADER_BYTES>()
@@ -256,7 +260,7 @@ mod tests {
         let folder = tempfile::tempdir_in(crate::target_folder()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        tokio::spawn(accept(listener, start_syncing(folder.path().to_owned()).unwrap()));
+        tokio::spawn(accept(listener, start_syncing(folder.path()).unwrap()));
         take_and_give_back::<Unary>(&address).await;
         take_and_give_back::<Stream>(&address).await;
         let written = std::fs::read(folder.path().join("bare.log")).unwrap();
@@ -274,14 +278,14 @@ mod tests {
         frame(&mut said, DATA, END_STREAM, 3, b"a call");
         message_frame(1, &session, &mut said);
         for piece in 1..=said.len() {
-            let (line, (commits, jobs)) = (Arc::<Line>::default(), mpsc::channel());
+            let (line, (commits, mut jobs)) = (Arc::<Line>::default(), mpsc::unbounded_channel());
             let (mut heard, mut begun) = (Heard::default(), Vec::new());
             for bytes in said.chunks(piece) {
                 begun.extend(bytes);
                 let whole = heard.frames(&begun, &line, &commits).unwrap();
                 begun.drain(..whole);
             }
-            let commands: Vec<_> = jobs.try_iter().map(|job| job.commands).collect();
+            let commands: Vec<_> = std::iter::from_fn(|| jobs.try_recv().ok()).map(|job| job.commands).collect();
             assert_eq!(
                 (commands, line.out().len(), begun.len()),
                 (vec![3, 1, 3], FRAME_HEADER_BYTES, 0),
