@@ -64,7 +64,7 @@ func (it lock) gone(token uint64) bool {
 }
 
 func (it lock) step(next step) (bool, lock) {
-	free := lock{token: it.token, over: it.over}
+	free := lock{token: it.token}
 	kept := lock{held: true, token: it.token, lease: next.number}
 	isKnown := next.Answered != nil
 	switch next.What {
@@ -138,22 +138,23 @@ func (history History) checked() []porcupine.Operation {
 		}
 	}
 	checked := []porcupine.Operation{{Input: step{Operation: Operation{What: finish}}, Call: end + 1, Return: end + 2}}
-	add := func(it step, called int64) {
-		answered, is := gone[it.Token]
-		if it.Answered != nil {
+	add := func(it step) {
+		answered, isKnown := gone[it.Token]
+		switch {
+		case it.Answered != nil:
 			answered = *it.Answered
-		} else if !is {
+		case !isKnown:
 			answered = end + 3
+		case it.Called > answered:
+			return
 		}
-		if called <= answered {
-			checked = append(checked, porcupine.Operation{Input: it, Call: called, Return: answered})
-		}
+		checked = append(checked, porcupine.Operation{Input: it, Call: it.Called, Return: answered})
 	}
 	for number, it := range history.Operations {
-		add(step{Operation: it, number: number, before: before[it.Token]}, it.Called)
+		add(step{Operation: it, number: number, before: before[it.Token]})
 		if it.What == "granted" || it.What == "renewed" {
-			ends := Operation{What: leaseEnds, Token: it.Token}
-			add(step{Operation: ends, number: number}, it.Called+max(it.Lease-history.Slack, 0))
+			called := it.Called + max(it.Lease-history.Slack, 0)
+			add(step{Operation: Operation{What: leaseEnds, Token: it.Token, Called: called}, number: number})
 		}
 	}
 	return checked
