@@ -13,7 +13,9 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tenure_core::{Limits, Ttl};
 use tenure_engine::{Durability, Retention};
 use tenure_server::{Config, Disk, LdlmConfig, Server, Storage};
+use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
 
@@ -235,15 +237,9 @@ pub(crate) fn run(args: Args) -> Result<(), Exit> {
     let (storage, config) = (options.storage(), options.config()?);
     security::warn_if_open(&config);
     raise_file_limit();
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    runtime.worker_threads(workers()).enable_all();
-    // One of several that looks out would keep others from being woken.
-    if workers() == 1 {
-        runtime.on_thread_park(tenure_engine::look_out_for_answers);
-    }
-    let runtime = runtime.build().map_err(Exit::Setup)?;
+    let runtime = options.runtime().enable_all().build().map_err(Exit::Setup)?;
     runtime.block_on(async {
-        let mut stop = StopSignal::listen().map_err(Exit::Setup)?;
+        let stop = StopSignal::listen().map_err(Exit::Setup)?;
         let link = options.temporal.connect().await?;
         let (engine, hosting) = match (options.engine, &link) {
             (Where::Embedded, _) => (storage.start_engine().map_err(Exit::Store)?, None),
@@ -264,21 +260,15 @@ pub(crate) fn run(args: Args) -> Result<(), Exit> {
         options.greet(&server);
         stop.received().await;
         tracing::info!("stopping; a second signal ends the process at once");
-        let all_stopped = async {
-            if let Some(temporal) = &temporal {
-                temporal.stop_taking();
-            }
-            server.stop().await;
-            if let Some(temporal) = temporal {
-                temporal.stop().await;
-            }
-            if let Some(hosting) = hosting {
-                hosting.stop().await;
-            }
-        };
-        tokio::select! {
-            () = all_stopped => {}
-            code = stop.received() => std::process::exit(128 + code),
+        if let Some(temporal) = &temporal {
+            temporal.stop_taking();
+        }
+        server.stop().await;
+        if let Some(temporal) = temporal {
+            temporal.stop().await;
+        }
+        if let Some(hosting) = hosting {
+            hosting.stop().await;
         }
         tracing::info!("stopped");
         Ok(())
@@ -295,10 +285,12 @@ fn raise_file_limit() {
     }
 }
 
-/// One core is left to the engine, through which everything goes: shared with the front ends it hands over a third
-/// fewer holds a second.
-fn workers() -> usize {
-    std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).max(1))
+/// With no more processors than this the front ends have one thread, and the engine is run by it: the other processor is busy with
+/// those who ask, and to wake another thread takes as long as the work.
+const PROCESSORS_HOSTED_MAX: usize = 2;
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// The settings alone.
@@ -328,6 +320,21 @@ impl FromArgMatches for Args {
 }
 
 impl Options {
+    /// Whether the front ends have one thread, and the engine is run by it.
+    fn is_hosted(&self) -> bool {
+        self.engine == Where::Embedded && processors() <= PROCESSORS_HOSTED_MAX
+    }
+
+    /// One processor is left to the engine, through which everything goes.
+    fn runtime(&self) -> Builder {
+        if self.is_hosted() {
+            return Builder::new_current_thread();
+        }
+        let mut runtime = Builder::new_multi_thread();
+        runtime.worker_threads(processors().saturating_sub(1).max(1));
+        runtime
+    }
+
     fn storage(&self) -> Storage {
         let durability = match self.durability {
             When::Sync => Some(Durability::Sync),
@@ -346,6 +353,7 @@ impl Options {
                 pool_idle: self.pool_idle,
             },
             mailbox_max: self.mailbox_max,
+            hosted: self.is_hosted(),
         }
     }
 
@@ -436,23 +444,40 @@ fn keepalive(text: &str) -> Result<Duration, String> {
     if bounds.contains(&duration) { Ok(duration) } else { Err("expected from 1s to 9h".to_owned()) }
 }
 
-/// SIGTERM from whoever manages the process, or SIGINT from a terminal.
-struct StopSignal {
-    terminate: Signal,
-    interrupt: Signal,
-}
+/// SIGTERM from whoever manages the process, or SIGINT from a terminal. A thread of its own listens for them, because all others may be
+/// waiting for a disk that does not answer.
+struct StopSignal(oneshot::Receiver<()>);
 
 impl StopSignal {
     fn listen() -> std::io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+        let runtime = Builder::new_current_thread().enable_io().build()?;
+        let inside = runtime.enter();
+        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        drop(inside);
+        let (tell, stop) = oneshot::channel();
+        let listening = async move {
+            next(&mut terminate, &mut interrupt).await;
+            // If nobody waits for it, the process is about to end.
+            let _ = tell.send(());
+            let code = next(&mut terminate, &mut interrupt).await;
+            std::process::exit(128 + code);
+        };
+        std::thread::Builder::new().name("tenure-signals".into()).spawn(move || runtime.block_on(listening))?;
+        Ok(Self(stop))
     }
 
-    /// The number of the signal, once one has come.
-    async fn received(&mut self) -> i32 {
-        tokio::select! {
-            _ = self.terminate.recv() => SignalKind::terminate().as_raw_value(),
-            _ = self.interrupt.recv() => SignalKind::interrupt().as_raw_value(),
-        }
+    /// Once the first has come. The second ends the process.
+    async fn received(self) {
+        // Whoever would tell lives as long as the process.
+        let _ = self.0.await;
+    }
+}
+
+/// The number of the signal.
+async fn next(terminate: &mut Signal, interrupt: &mut Signal) -> i32 {
+    tokio::select! {
+        _ = terminate.recv() => SignalKind::terminate().as_raw_value(),
+        _ = interrupt.recv() => SignalKind::interrupt().as_raw_value(),
     }
 }
 

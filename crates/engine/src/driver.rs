@@ -9,7 +9,7 @@ use tenure_core::{Command, Machine, Query, Refusal, Reply, Seq, SessionId, State
 use tokio::sync::oneshot;
 
 use crate::desk::{Batch, Caller, Desk, Nonces};
-use crate::store::{Commit, Entry, Rows};
+use crate::store::{Commit, Entry, RowChanges, Rows};
 use crate::{Answered, Failure, ReplyTo, Ticket};
 
 /// The most mail in a batch: enough to share a sync, little enough that the first does not wait for the last.
@@ -71,6 +71,8 @@ pub struct Driver {
     rows: Rows,
     /// When rows were last written.
     rows_written: Timestamp,
+    /// The time of the last batch.
+    closed_at: Timestamp,
     /// How much mail the batch under way has.
     mails: usize,
     /// What it answers besides commands.
@@ -166,6 +168,7 @@ impl Driver {
         Self {
             rows: Rows::new(machine.state()),
             rows_written: machine.state().counters().now,
+            closed_at: machine.state().counters().now,
             desk: Desk::new(machine, nonces),
             mails: 0,
             others: Vec::new(),
@@ -229,28 +232,42 @@ impl Driver {
         self.mails >= MAILS_PER_BATCH_MAX || self.desk.is_full()
     }
 
+    /// Closes the batch, with what rows are due.
     pub fn finish(&mut self) -> Prepared {
-        self.close(false)
+        let mut prepared = self.finish_without_rows();
+        prepared.commit.rows = self.rows_due();
+        prepared
     }
 
     /// The last batch: with all rows written, the next start replays nothing.
     pub fn finish_for_good(&mut self) -> Prepared {
-        self.close(true)
+        let mut prepared = self.finish_without_rows();
+        prepared.commit.rows = (!self.rows.is_empty()).then(|| self.drain());
+        prepared
     }
 
-    fn close(&mut self, for_good: bool) -> Prepared {
+    /// For those who look after [`Driver::rows_due`] when the batch is answered: to encode them takes milliseconds.
+    pub fn finish_without_rows(&mut self) -> Prepared {
         let Batch { at, first, events, answers, commands, .. } = self.desk.finish();
         events.iter().for_each(|event| self.rows.note(event));
+        self.closed_at = at;
         let entry = (!events.is_empty()).then(|| Arc::new(Entry { first, at, events }));
-        let due = for_good || self.rows.is_due(self.desk.state()) || at >= self.rows_written + ROWS_AGE_MAX;
-        let rows = (due && !self.rows.is_empty()).then(|| self.rows.drain(self.desk.state()));
-        if rows.is_some() {
-            self.rows_written = at;
-        }
         let last = self.desk.state().counters().seq;
         let replies = answers.into_iter().map(|(to, reply)| Delivery::Reply { to, reply: Ok(reply) });
         let deliveries = replies.chain(std::mem::take(&mut self.others)).collect();
-        Prepared { commit: Commit { entry, rows }, deliveries, commands, last }
+        Prepared { commit: Commit { entry, rows: None }, deliveries, commands, last }
+    }
+
+    /// The rows that are to be written, if it is time to, as of the last batch. They may not be written before that is durable, and no
+    /// other may be under way.
+    pub fn rows_due(&mut self) -> Option<RowChanges> {
+        let due = self.rows.is_due(self.desk.state()) || self.closed_at >= self.rows_written + ROWS_AGE_MAX;
+        (due && !self.rows.is_empty()).then(|| self.drain())
+    }
+
+    fn drain(&mut self) -> RowChanges {
+        self.rows_written = self.closed_at;
+        self.rows.drain(self.desk.state())
     }
 }
 

@@ -11,7 +11,6 @@ pub mod contract;
 mod desk;
 mod driver;
 mod embedded;
-mod look_out;
 mod metrics;
 #[doc(hidden)]
 pub mod simulation;
@@ -20,8 +19,7 @@ mod store;
 pub use call::{Acquiring, Calls};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use desk::{Audience, Batch, Caller, Desk, Nonces};
-pub use embedded::{Embedded, Options};
-pub use look_out::look_out_for_answers;
+pub use embedded::{Embedded, Hosting, Options};
 pub use store::*;
 
 use std::future::Future;

@@ -1,4 +1,4 @@
-//! The scenarios on the embedded engine, with a clock that the scenario moves. Those with a restart run on disk;
+//! The scenarios on the embedded engine, with threads of its own and without, and with a clock that the scenario moves. Those with a restart run on disk;
 //! for the others opening a data directory would take fifty times as long as the scenario.
 
 mod stage;
@@ -9,12 +9,14 @@ use std::sync::Arc;
 use stage::{OnEngine, World};
 use tempfile::TempDir;
 use tenure_core::{Limits, State};
-use tenure_engine::{DiskOptions, DiskStore, Durability, Embedded, Engine, ManualClock, MemoryStore, Options};
+use tenure_engine::{DiskOptions, DiskStore, Durability, Embedded, Engine, Hosting, ManualClock, MemoryStore, Options};
 use tenure_scenario::{Millis, Scenario, run_tests, translate, trials};
 use tenure_script::RhaiPolicies;
 
 fn main() -> ExitCode {
-    run_tests(trials("engine", |_| true, async |scenario| OnEngine::new(Here::new(scenario)).await))
+    let mut all = trials("engine", |_| true, async |scenario| OnEngine::new(Here::new(scenario, false)).await);
+    all.extend(trials("hosted", |_| true, async |scenario| OnEngine::new(Here::new(scenario, true)).await));
+    run_tests(all)
 }
 
 /// In this process.
@@ -25,15 +27,18 @@ struct Here {
     limits: Limits,
     /// None: nothing has to outlive the engine.
     data: Option<TempDir>,
+    /// Whether the scenario's own thread runs the engine.
+    hosted: bool,
 }
 
 impl Here {
-    fn new(scenario: &Scenario) -> Self {
+    fn new(scenario: &Scenario, hosted: bool) -> Self {
         Self {
             engine: None,
             clock: Arc::new(ManualClock::new(translate::START)),
             limits: translate::limits(&scenario.limits),
             data: scenario.restarts().then(|| TempDir::new().expect("a directory for one test")),
+            hosted,
         }
     }
 }
@@ -44,8 +49,13 @@ impl World for Here {
     }
 
     async fn start(&mut self) {
-        let options =
-            Options { limits: self.limits, policies: Some(Arc::new(RhaiPolicies::new())), ..Options::default() };
+        let spawn = |hosting: Hosting| drop(tokio::spawn(hosting));
+        let options = Options {
+            limits: self.limits,
+            policies: Some(Arc::new(RhaiPolicies::new())),
+            host: self.hosted.then(|| Box::new(spawn) as _),
+            ..Options::default()
+        };
         let (clock, pool_idle) = (self.clock.clone(), self.limits.pool_idle);
         self.engine = Some(match &self.data {
             None => Embedded::start(State::new(pool_idle), MemoryStore::new(), clock, options),

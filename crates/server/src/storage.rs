@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use tenure_core::{Limits, Policies, State};
 use tenure_engine::{
-    DiskOptions, DiskStore, Durability, Embedded, Engine, MemoryStore, Options, Retention, StoreError, SystemClock,
+    DiskOptions, DiskStore, Durability, Embedded, Engine, Hosting, MemoryStore, Options, Retention, StoreError,
+    SystemClock,
 };
 use tenure_script::RhaiPolicies;
 
@@ -17,6 +18,8 @@ pub struct Storage {
     pub limits: Limits,
     /// How many commands may wait to be applied; beyond it they are refused at once.
     pub mailbox_max: usize,
+    /// Whether the engine is run by the runtime in which it is started, instead of by threads of its own. For machines of few processors.
+    pub hosted: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -28,7 +31,7 @@ pub struct Disk {
 
 impl Default for Storage {
     fn default() -> Self {
-        Self { disk: None, limits: Limits::default(), mailbox_max: Options::default().mailbox_max }
+        Self { disk: None, limits: Limits::default(), mailbox_max: Options::default().mailbox_max, hosted: false }
     }
 }
 
@@ -36,7 +39,10 @@ impl Storage {
     /// Takes over what is stored, and goes on from there. A write that fails later stops the process.
     pub fn start_engine(&self) -> Result<Arc<dyn Engine>, StoreError> {
         let policies: Option<Arc<dyn Policies>> = Some(Arc::new(RhaiPolicies::new()));
-        let options = Options { limits: self.limits, mailbox_max: self.mailbox_max, policies, ..Options::default() };
+        let spawn = |hosting: Hosting| drop(tokio::spawn(hosting));
+        let host = self.hosted.then(|| Box::new(spawn) as Box<dyn FnOnce(Hosting) + Send>);
+        let options =
+            Options { limits: self.limits, mailbox_max: self.mailbox_max, policies, host, ..Options::default() };
         Ok(match &self.disk {
             Some(Disk { dir, durability, retention }) => {
                 let pool_idle = self.limits.pool_idle;

@@ -77,6 +77,7 @@ impl Default for DiskOptions {
 pub struct DiskStore {
     // In the order in which they are dropped: the lock goes last.
     syncing: Option<JoinHandle<Result<(), StoreError>>>,
+    writing: Option<JoinHandle<Result<(), StoreError>>>,
     log: Arc<Log>,
     keyspaces: Keyspaces,
     db: Database,
@@ -87,7 +88,9 @@ pub struct DiskStore {
     rows: Option<RowChanges>,
     durability: Durability,
     retention: Retention,
+    /// Up to where the database has everything, but for what is being written, and up to where with that.
     watermark: Seq,
+    watermark_next: Seq,
     /// Rows of ended requests, oldest first: index of the first, and how many.
     ended: VecDeque<(u64, u64)>,
     /// Written to the journal since it was last told to be synced.
@@ -143,6 +146,7 @@ impl DiskStore {
         });
         let mut store = Self {
             syncing: None,
+            writing: None,
             log,
             keyspaces,
             db,
@@ -152,6 +156,7 @@ impl DiskStore {
             durability: options.durability,
             retention: options.retention,
             watermark: recovered.watermark,
+            watermark_next: recovered.watermark,
             ended: std::mem::take(&mut recovered.ended),
             unsynced: 0,
             may_let_go: true,
@@ -204,6 +209,7 @@ impl DiskStore {
     /// Waits for what is done beside the commits, for tests that look at the files.
     #[doc(hidden)]
     pub fn settle(&mut self) -> Result<(), StoreError> {
+        self.all_written_so_far()?;
         self.all_synced_so_far()?;
         self.writer.chores_done()
     }
@@ -224,8 +230,10 @@ impl DiskStore {
             self.log.last.store(entry.last().0, Ordering::Release);
         }
         if let Some(rows) = commit.rows {
-            // There is place for one.
-            self.write_rows()?;
+            // There is place for one, beside those that are being written.
+            if self.rows.is_some() {
+                self.write_rows()?;
+            }
             self.rows = Some(rows);
         }
         Ok(())
@@ -259,33 +267,71 @@ impl DiskStore {
         self.all_synced()
     }
 
-    /// Gives the database the rows that it lacks. It never has what the log has not, whatever of both is lost.
+    /// Gives the database the rows that it lacks.
     fn write_rows(&mut self) -> Result<(), StoreError> {
-        let Some(rows) = self.rows.take() else { return Ok(()) };
+        self.all_written_so_far()?;
+        if let Some(write) = self.rows_to_write()? {
+            write()?;
+        }
+        self.rows_written();
+        Ok(())
+    }
+
+    /// The same, beside the commits: thousands of rows take milliseconds, in which nobody would be answered.
+    fn begin_to_write_rows(&mut self) -> Result<(), StoreError> {
+        let Some(write) = self.rows_to_write()? else { return Ok(()) };
+        match std::thread::Builder::new().name("tenure-rows".into()).spawn(write.clone()) {
+            Ok(thread) => self.writing = Some(thread),
+            // They have to be written, whoever does it.
+            Err(_) => {
+                write()?;
+                self.rows_written();
+            }
+        }
+        Ok(())
+    }
+
+    /// What writes them. The database never has what the log has not, whatever of both is lost.
+    fn rows_to_write(&mut self) -> Result<Option<impl FnOnce() -> Result<(), StoreError> + Clone + use<>>, StoreError> {
+        let Some(rows) = self.rows.take() else { return Ok(None) };
         assert!(rows.watermark <= self.log.last(), "rows never have what the log has not");
         if self.durability == Durability::Os {
             self.writer.sync()?;
         }
-        let mut batch = self.db.batch().durability(Some(PersistMode::Buffer));
-        for (key, value) in &rows.puts {
-            self.unsynced += (key.len() + value.len()) as u64;
-            batch.insert(&self.keyspaces.rows, key.as_slice(), value.as_slice());
-        }
-        for key in &rows.deletes {
-            self.unsynced += key.len() as u64;
-            batch.remove(&self.keyspaces.rows, key.as_slice());
-        }
+        self.watermark_next = rows.watermark;
+        self.unsynced += rows.bytes();
         self.ended.extend(rows.ended);
+        let mut forgotten = Vec::new();
         while let Some((first, count)) = self.ended.front()
             && first + count <= rows.ended_forgotten
         {
-            batch.remove(&self.keyspaces.rows, Address::Ended(*first).key());
+            forgotten.push(Address::Ended(*first).key());
             self.ended.pop_front();
         }
-        batch.insert(&self.keyspaces.meta, Address::Watermark.key(), rows.watermark_value.as_slice());
-        batch.commit().map_err(write_error)?;
-        self.watermark = rows.watermark;
-        self.may_let_go = true;
+        let (db, keyspaces, rows) = (self.db.clone(), self.keyspaces.clone(), Arc::new(rows));
+        Ok(Some(move || {
+            let mut batch = db.batch().durability(Some(PersistMode::Buffer));
+            for (key, value) in &rows.puts {
+                batch.insert(&keyspaces.rows, key.as_slice(), value.as_slice());
+            }
+            for key in rows.deletes.iter().chain(&forgotten) {
+                batch.remove(&keyspaces.rows, key.as_slice());
+            }
+            batch.insert(&keyspaces.meta, Address::Watermark.key(), rows.watermark_value.as_slice());
+            batch.commit().map_err(write_error)
+        }))
+    }
+
+    fn rows_written(&mut self) {
+        self.may_let_go |= self.watermark != self.watermark_next;
+        self.watermark = self.watermark_next;
+    }
+
+    /// Waits for the rows that are being written, if any are.
+    fn all_written_so_far(&mut self) -> Result<(), StoreError> {
+        let Some(writing) = self.writing.take() else { return Ok(()) };
+        writing.join().map_err(|_| StoreError::Io("cannot write rows to the database".into()))??;
+        self.rows_written();
         Ok(())
     }
 
@@ -295,15 +341,22 @@ impl DiskStore {
         if self.syncing.as_ref().is_some_and(JoinHandle::is_finished) {
             self.all_synced_so_far()?;
         }
-        self.write_rows()?;
-        if std::mem::take(&mut self.may_let_go) {
-            self.let_go()?;
+        if self.writing.as_ref().is_some_and(JoinHandle::is_finished) {
+            self.all_written_so_far()?;
+        }
+        if self.writing.is_none() {
+            // It writes to the database too, and would wait for the rows.
+            if std::mem::take(&mut self.may_let_go) {
+                self.let_go()?;
+            }
+            self.begin_to_write_rows()?;
         }
         // They rely on what is being synced, and would not hear that it failed.
         if self.writer.has_chores() && self.syncing.is_none() {
             self.writer.do_chores(&self.directory.db())?;
         }
-        if self.unsynced >= UNSYNCED_BYTES_MAX && self.durability == Durability::Sync && self.syncing.is_none() {
+        let is_beside = self.writing.is_some() || self.syncing.is_some();
+        if self.unsynced >= UNSYNCED_BYTES_MAX && self.durability == Durability::Sync && !is_beside {
             self.sync_some();
         }
         Ok(())
@@ -372,6 +425,7 @@ impl Store for DiskStore {
 impl Drop for DiskStore {
     fn drop(&mut self) {
         // They must not outlive the lock.
+        self.failed |= self.all_written_so_far().is_err();
         self.failed |= self.all_synced_so_far().is_err();
         self.failed |= self.writer.chores_done().is_err();
         if self.is_used && !self.failed {

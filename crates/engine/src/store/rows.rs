@@ -15,8 +15,8 @@ use super::layout::Address;
 /// Rows are due after this many events: a start replays them in well under a second. With fewer a busy server would write rows more often,
 /// and each time it stands still for a millisecond or two.
 const EVENTS_DUE: usize = 131_072;
-/// Rows are due when this many requests have ended, which are one row together.
-const REQUESTS_DUE: u64 = 32_768;
+/// Rows are due when this many requests have ended, which are one row together: as with rows, it takes some time to encode them.
+const REQUESTS_DUE: u64 = 4_096;
 /// Rows are due when this many wait: few enough to be encoded in some milliseconds, during which nothing
 /// is applied.
 const ROWS_DUE: usize = 4_096;
@@ -65,6 +65,13 @@ impl RowChanges {
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// How much is written.
+    pub(super) fn bytes(&self) -> u64 {
+        let puts: usize = self.puts.iter().map(|(key, value)| key.len() + value.len()).sum();
+        let deletes: usize = self.deletes.iter().map(Vec::len).sum();
+        (puts + deletes) as u64
     }
 }
 

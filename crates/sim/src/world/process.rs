@@ -233,7 +233,7 @@ impl World<'_> {
         process.inline = false;
         let Committing { number, prepared, model, entry, last, is_last } = batch;
         let unreceived = unreceived(&self.connections, &prepared);
-        if !process.committer.commit(prepared) {
+        if !(process.committer.commit(prepared) && process.committer.follow()) {
             self.note(|| "the sync FAILED".into());
             self.counts.fault("failed sync");
             self.written_model = Some((last, model));

@@ -1,0 +1,254 @@
+//! What is particular to an engine that somebody else's thread runs: when it does what, and how it ends.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::os::unix::process::ExitStatusExt;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tenure_core::*;
+use tenure_engine::{
+    Answered, Calls, Clock, Commit, Embedded, Engine, Failure, Hosting, LogReader, ManualClock, MemoryStore, Options,
+    ReplyTo, Store, StoreError, answers,
+};
+use tokio::time::Instant;
+
+/// Notes what is done, and when.
+struct Noting {
+    inner: MemoryStore,
+    notes: Notes,
+}
+
+type Notes = Arc<Mutex<Vec<&'static str>>>;
+
+impl Store for Noting {
+    fn commit(&mut self, commit: Commit) -> Result<(), StoreError> {
+        self.notes.lock().unwrap().push("commit");
+        self.inner.commit(commit)
+    }
+
+    fn follow(&mut self) -> Result<(), StoreError> {
+        self.notes.lock().unwrap().push("follow");
+        self.inner.follow()
+    }
+
+    fn reader(&self) -> Arc<dyn LogReader> {
+        self.inner.reader()
+    }
+}
+
+/// The time of tokio's runtime, which in a test that has paused it moves on when nobody has anything to do.
+struct RuntimeClock(Instant);
+
+impl Clock for RuntimeClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(1 + u64::try_from(self.0.elapsed().as_millis()).unwrap())
+    }
+
+    fn until(&self, deadline: Timestamp) -> Option<Duration> {
+        Some(Duration::from_millis(deadline.millis_since(self.now())))
+    }
+}
+
+fn start(clock: impl Clock, notes: &Notes, host: impl FnOnce(Hosting) + Send + 'static) -> Arc<Embedded> {
+    let store = Noting { inner: MemoryStore::new(), notes: notes.clone() };
+    let options = Options { host: Some(Box::new(host)), ..Options::default() };
+    Arc::new(Embedded::start(State::new(options.limits.pool_idle), store, Arc::new(clock), options))
+}
+
+fn spawn(hosting: Hosting) {
+    tokio::spawn(hosting);
+}
+
+fn clock() -> ManualClock {
+    ManualClock::new(Timestamp::from_millis(1))
+}
+
+fn acquire(pool: &str, wait: Wait) -> Acquire {
+    Acquire {
+        pool: PoolPath::new(Namespace::default(), PoolName::parse(pool).unwrap()),
+        demand: Demand { amount: Amount::Count(1), selector: None, dirty: false },
+        size: None,
+        lifetime: None,
+        wait,
+        priority: Priority::default(),
+        holder: Arc::new(Holder::parse("tester", []).unwrap()),
+        session: None,
+        request: None,
+        also: Box::default(),
+        holds_on: false,
+    }
+}
+
+fn submit(engine: &Embedded) -> answers::Receiver {
+    let (answers, received) = answers::channel();
+    let reply_to = ReplyTo { id: 0, answers, returns: false };
+    engine.submit(Command::Acquire(acquire("db", Wait::Try)), reply_to).unwrap();
+    received
+}
+
+fn poll(hosting: &mut Hosting) -> Poll<()> {
+    hosting.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[tokio::test]
+async fn what_several_tasks_have_to_say_shares_one_sync_and_is_told_before_anything_else_is_done() {
+    let notes = Notes::default();
+    let engine: Arc<dyn Engine> = start(clock(), &notes, spawn);
+    let told = |pool: &'static str| {
+        let (engine, notes) = (engine.clone(), notes.clone());
+        tokio::spawn(async move {
+            let reply = engine.call(Command::Acquire(acquire(pool, Wait::Try))).await;
+            assert!(matches!(reply, Ok(Reply::Granted(_))), "{reply:?}");
+            notes.lock().unwrap().push("told");
+        })
+    };
+    // Until the start is durable.
+    told("first").await.unwrap();
+    notes.lock().unwrap().clear();
+    for task in ["a", "b", "c"].map(told) {
+        task.await.unwrap();
+    }
+    engine.stop().await;
+    let notes = notes.lock().unwrap();
+    let since = notes.iter().position(|note| *note == "commit").unwrap();
+    assert_eq!(notes[since..since + 5], ["commit", "told", "told", "told", "follow"], "{notes:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_due_happens_at_its_time_though_nobody_says_anything() {
+    let notes = Notes::default();
+    let began = Instant::now();
+    let engine: Arc<dyn Engine> = start(RuntimeClock(began), &notes, spawn);
+    for (pool, seconds) in [("late", 20), ("db", 10), ("early", 5)] {
+        let lifetime = Some(Lifetime::Leased(Ttl::from_millis(seconds * 1_000)));
+        let granted = engine.call(Command::Acquire(Acquire { lifetime, ..acquire(pool, Wait::Try) })).await;
+        assert!(matches!(granted, Ok(Reply::Granted(_))), "{granted:?}");
+    }
+    let waiting = engine.acquire(acquire("db", Wait::Forever)).unwrap();
+    let granted = waiting.settle().await;
+    assert!(matches!(granted, Ok(Reply::Granted(_))), "{granted:?}");
+    // Timers are of whole milliseconds.
+    assert!((10_000..10_010).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn an_engine_whose_future_is_dropped_has_ended_and_everybody_hears_of_it() {
+    let (sender, hosting) = std::sync::mpsc::channel();
+    let engine = start(clock(), &Notes::default(), move |hosting| sender.send(hosting).unwrap());
+    let mut received = submit(&engine);
+    let view = engine.query(Query::Stats);
+    drop(hosting.recv().unwrap());
+    assert!(received.recv().await.is_none());
+    assert_eq!(view.await.err(), Some(Failure::Lost));
+    let (answers, _received) = answers::channel();
+    let reply_to = ReplyTo { id: 0, answers, returns: false };
+    let refused = engine.submit(Command::Acquire(acquire("db", Wait::Try)), reply_to);
+    assert_eq!(refused.err(), Some(Failure::Stopping));
+    engine.stop().await;
+}
+
+/// It was handed over, but no batch has begun: nothing of it is there.
+#[tokio::test]
+async fn an_engine_that_is_killed_does_nothing_any_more_and_its_host_is_rid_of_it() {
+    let (sender, hosting) = std::sync::mpsc::channel();
+    let notes = Notes::default();
+    let engine = start(clock(), &notes, move |hosting| sender.send(hosting).unwrap());
+    let mut hosting = hosting.recv().unwrap();
+    assert!(poll(&mut hosting).is_pending());
+    assert_eq!(*notes.lock().unwrap(), ["commit"], "that it has started");
+    let mut received = submit(&engine);
+    engine.kill();
+    assert!(received.recv().await.is_none());
+    assert!(poll(&mut hosting).is_ready());
+    assert_eq!(notes.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn an_engine_that_sleeps_is_woken_by_mail_and_by_its_end() {
+    let notes = Notes::default();
+    let engine = start(clock(), &notes, spawn);
+    engine.tick().await;
+    // Nothing else happens any more, so that it sleeps.
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    let mut received = submit(&engine);
+    let Some(Answered { reply: Ok(Reply::Granted(_)), .. }) = received.recv().await else { panic!("it is granted") };
+    drop(engine);
+}
+
+/// Each waits for its answer before it says more, so that the engine is always about to sleep.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn nothing_that_other_threads_say_is_overlooked() {
+    let engine: Arc<dyn Engine> = start(clock(), &Notes::default(), spawn);
+    let threads = [0, 1, 2].map(|thread| {
+        let engine = engine.clone();
+        tokio::task::spawn_blocking(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            for n in 0..2_000 {
+                let acquire = acquire(&format!("{thread}-{n}"), Wait::Try);
+                let reply = runtime.block_on(engine.call(Command::Acquire(acquire)));
+                assert!(matches!(reply, Ok(Reply::Granted(_))), "{reply:?}");
+            }
+        })
+    });
+    for thread in threads {
+        thread.await.unwrap();
+    }
+}
+
+/// Two batches, of which the first is full.
+#[tokio::test]
+async fn a_stop_answers_whatever_was_handed_over_before_it() {
+    const COMMANDS: u64 = 5_000;
+    let engine = start(clock(), &Notes::default(), spawn);
+    let (answers, mut received) = answers::channel();
+    for id in 0..COMMANDS {
+        let reply_to = ReplyTo { id, answers: answers.clone(), returns: false };
+        engine.submit(Command::Acquire(acquire("db", Wait::Try)), reply_to).unwrap();
+    }
+    drop(answers);
+    engine.stop().await;
+    let mut answered = Vec::new();
+    while let Some(Answered { id, reply: Ok(_) }) = received.recv().await {
+        answered.push(id);
+    }
+    assert_eq!(answered, Vec::from_iter(0..COMMANDS));
+}
+
+/// A store with a bug.
+struct Broken(MemoryStore);
+
+impl Store for Broken {
+    fn commit(&mut self, _: Commit) -> Result<(), StoreError> {
+        panic!("a bug, as this test wants it")
+    }
+
+    fn reader(&self) -> Arc<dyn LogReader> {
+        self.0.reader()
+    }
+}
+
+/// The test runs itself in another process, which is to abort.
+#[test]
+fn a_bug_in_it_ends_the_process_instead_of_a_task() {
+    const CHILD: &str = "TENURE_TEST_HOSTED_PANICS";
+    if std::env::var_os(CHILD).is_some() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let options = Options { host: Some(Box::new(spawn)), ..Options::default() };
+            let state = State::new(options.limits.pool_idle);
+            let engine = Embedded::start(state, Broken(MemoryStore::new()), Arc::new(clock()), options);
+            engine.tick().await;
+        });
+        return;
+    }
+    let this = std::env::current_exe().unwrap();
+    let mut child = std::process::Command::new(this);
+    child.args(["--exact", "a_bug_in_it_ends_the_process_instead_of_a_task"]).env(CHILD, "1");
+    const SIGABRT: i32 = 6;
+    let output = child.output().unwrap();
+    assert_eq!(output.status.signal(), Some(SIGABRT), "{output:?}");
+}
