@@ -91,7 +91,7 @@ fn test() -> Result<(), String> {
     run.extend(["--lib", "--bins", "--tests", "--exclude", "xtask"]);
     run.push("--");
     if missing.go {
-        run.extend(["--skip", "go_client::", "--skip", "porcupine"]);
+        run.extend(["--skip", "go_client::", "--skip", "porcupine", "--skip", "h2spec"]);
     }
     if missing.postgresql {
         run.extend(["--skip", "postgresql::"]);

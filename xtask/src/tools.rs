@@ -25,8 +25,12 @@ const NODE: [(&str, &str); 3] = [
 ];
 /// What is written in TypeScript, in the order in which it is built.
 const TYPESCRIPT: [&str; 3] = ["clients/typescript/src", "clients/typescript/test", "examples"];
-const GO: [(&str, &str); 2] =
-    [("crates/cli/tests/ldlm_clients/go", "ldlm-client"), ("crates/cli/tests/fencing/porcupine", "porcupine")];
+/// Programs that tests use.
+const GO: [(&str, &str); 3] = [
+    ("crates/cli/tests/ldlm_clients/go", "ldlm-client"),
+    ("crates/cli/tests/fencing/porcupine", "porcupine"),
+    ("crates/cli/tests/http2/h2spec", "h2spec"),
+];
 /// Our own client in Go and its helper for workflows, and what their tests are built as.
 const GO_OURS: [(&str, &str); 2] = [("clients/go", "client.test"), ("clients/go/tenureflow", "tenureflow.test")];
 /// What makes the client's messages.
@@ -154,7 +158,7 @@ fn go() -> Result<bool, String> {
     let Some(go) = ["go", "/usr/local/go/bin/go"].into_iter().find(is_usable) else {
         eprintln!(
             "xtask: there is no go, or it is older than our go.mod says: the tests of our client in Go, and of LDLM's \
-             interface with one, are skipped, and so is what Porcupine says of histories"
+             interface with one, are skipped, and so is what Porcupine says of histories, and h2spec of HTTP/2"
         );
         return Ok(false);
     };

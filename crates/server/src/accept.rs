@@ -30,11 +30,11 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// What a connection must say before it is known to speak HTTP: as much as HTTP/2 begins with. Until then HTTP has no limit
 /// of its own to how long it listens.
 const FIRST_WORDS_BYTES: usize = 24;
-/// What is read of a connection before it is others' turn, if there is so much: a few hundred small calls. HTTP/2 reads as long as
-/// there is something to read, writes nothing meanwhile, and makes a task of every call; and tasks that come out of a task are run
+/// What is read of a connection before it is others' turn, if there is so much: a few hundred small calls. HTTP reads as long as
+/// there is something to read; and hyper writes nothing meanwhile, and makes a task of every call, which is run
 /// before those that were woken elsewhere. One connection that says very much would keep all others waiting.
 const TURN_BYTES: usize = 32 * 1024;
-/// What is still read of a connection that does not take its answers. HTTP/2 would go on for ever, and keep every answer:
+/// What is still read of a connection that does not take its answers, and once as much as is read at a time. HTTP/2 would go on for ever, and keep every answer:
 /// neither the headers nor the number of calls is bounded by its windows. Something must be read, because a client may be able
 /// to read only once it has been rid of what it is saying.
 const READ_WHILE_UNREAD_MAX: usize = 64 * 1024;

@@ -1,6 +1,9 @@
 //! The gRPC front end: decode, call the service, encode.
 
+mod direct;
 mod stream;
+
+pub(crate) use direct::{Direct, Services};
 
 use std::pin::Pin;
 

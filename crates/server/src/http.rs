@@ -16,11 +16,22 @@ use tower::Layer;
 use tower::util::MapResponse;
 
 use crate::auth::{Door, Face};
-use crate::server::{BROKEN_MAX, CANCELLED_MAX, Config, UNREAD_BYTES_MAX};
+use crate::server::Config;
 use crate::{accept, version};
 
 /// The headers of one request. Ours are short; a cookie jar of another site on the same host may come along.
 const HEADER_BYTES_MAX: u32 = 64 * 1024;
+/// Calls of one connection that may have been cancelled before they were looked at; beyond it the connection is closed. A client with
+/// thousands of tasks may give up all it has just asked for while the server stands still for a moment, and then both come at once.
+/// hyper allows 20, which saves nothing here: calls that are not cancelled cost more, and have no limit.
+const CANCELLED_MAX: usize = 10_000;
+/// Calls of one connection that may break the rules of HTTP/2, in all its life. No sound client breaks any, but an answer
+/// that comes before its request has ended may look like it, and connections live long.
+const BROKEN_MAX: usize = 10_000;
+/// What a connection may send that is not yet looked at. hyper also takes half of it for the overhead of small messages, 256
+/// bytes each, and closes a connection that has more of them under way: this is room for 65,000 calls at once. Only those count
+/// whose end comes by itself, as from clients in Rust and in Node.
+const UNREAD_BYTES_MAX: u32 = 32 * 1024 * 1024;
 /// A request line and headers that take longer are not going to come.
 const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(30);
 

@@ -14,7 +14,7 @@ mod pings;
 mod rest;
 
 pub(crate) use connection::{Carried, Connection};
-pub(crate) use grpc::GrpcService;
+pub(crate) use grpc::{Grpc, GrpcService};
 pub use name::pool_of_lock;
 pub(crate) use rest::handle;
 

@@ -13,6 +13,7 @@ pub mod front;
 mod fuzzing;
 mod grpc;
 mod http;
+mod http2;
 mod ldlm;
 mod metrics;
 mod rest;

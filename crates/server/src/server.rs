@@ -1,11 +1,11 @@
 //! Both listeners around one service: started together, stopped together.
 
-use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::Request;
 use tenure_engine::Engine;
 use tenure_proto::v1::tenure_server::TenureServer;
 use tokio::net::{TcpListener, TcpSocket};
@@ -13,13 +13,18 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tonic::body::Body;
 use tonic::server::NamedService;
+use tonic::service::Routes;
 use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_health::server::HealthReporter;
-use tower::util::MapResponseLayer;
+use tower::Layer;
+use tower::util::{MapRequest, MapResponse};
 
 use crate::auth::{Door, Face, Password};
-use crate::grpc::Grpc;
+use crate::grpc::{Direct, Grpc, Services};
+use crate::http2::{self, KeepAlive};
 use crate::ldlm::{self, Ldlm, LdlmConfig};
 use crate::service::Service;
 use crate::tls::Tls;
@@ -27,20 +32,6 @@ use crate::{accept, http, metrics, rest, version};
 
 /// The largest message a client may send.
 const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Metadata is names and tokens, not data.
-const HEADER_BYTES_MAX: u32 = 16 * 1024;
-/// Calls of one connection that may have been cancelled before they were looked at; beyond it the connection is closed, and
-/// with it go the locks of an LDLM client. A client with thousands of tasks may give up all it has just asked for while the
-/// server stands still for a moment, and then both come at once. HTTP/2 as it comes allows 20, which saves nothing here: calls
-/// that are not cancelled cost more, and have no limit.
-pub(crate) const CANCELLED_MAX: usize = 10_000;
-/// Calls of one connection that may break the rules of HTTP/2, in all its life. No sound client breaks any, but an answer
-/// that comes before its request has ended may look like it, and connections live long.
-pub(crate) const BROKEN_MAX: usize = 10_000;
-/// What a connection may send that is not yet looked at. HTTP/2 also takes half of it for the overhead of small messages, 256
-/// bytes each, and closes a connection that has more of them under way: this is room for 65,000 calls at once. Only those count
-/// whose end comes by itself, as from clients in Rust and in Node.
-pub(crate) const UNREAD_BYTES_MAX: u32 = 32 * 1024 * 1024;
 /// Connections that may wait to be accepted. With fewer, a restart of many clients makes some of them wait a second.
 const BACKLOG: u32 = 4_096;
 /// How long a stop waits for clients to read their last answers.
@@ -202,26 +193,30 @@ async fn serve_grpc(
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()
         .expect("the descriptors were made by the build");
-    let carried = |socket| ldlm::Carried::new(socket, &ldlm, &stopping);
-    let incoming = accept::incoming(listener, &config, Face::Grpc).map(|socket| Ok::<_, Infallible>(carried(socket)));
-    let served = tonic::transport::Server::builder()
-        .http2_keepalive_interval(Some(config.keepalive_interval))
-        .http2_keepalive_timeout(Some(config.keepalive_timeout))
-        // Waiting callers hold a stream each; a cap would lock out the release that they wait for.
-        .max_concurrent_streams(None)
-        .http2_max_header_list_size(HEADER_BYTES_MAX)
-        .initial_connection_window_size(UNREAD_BYTES_MAX)
-        .http2_max_pending_accept_reset_streams(Some(CANCELLED_MAX))
-        .http2_max_local_error_reset_streams(Some(BROKEN_MAX))
-        .layer(MapResponseLayer::new(version::sign))
-        .layer(Door::new(config.password, Face::Grpc))
-        .add_service(TenureServer::new(tenure).max_decoding_message_size(MESSAGE_BYTES_MAX))
+    let door = Door::new(config.password.clone(), Face::Grpc);
+    let (own, by_ldlm) = (tenure.service.clone(), ldlm::Grpc(ldlm.clone()));
+    let services = Arc::new(Services { own, ldlm: by_ldlm, door: door.clone() });
+    let routes = Routes::new(TenureServer::new(tenure).max_decoding_message_size(MESSAGE_BYTES_MAX))
         .add_service(ldlm::GrpcService::new(ldlm.clone(), MESSAGE_BYTES_MAX))
         .add_service(health)
         .add_service(reflection)
-        .serve_with_incoming_shutdown(incoming, stopping.cancelled())
-        .await;
-    if let Err(error) = served {
-        tracing::error!(%error, "the gRPC listener failed");
+        .prepare();
+    let service = MapResponse::new(door.layer(routes), version::sign);
+    let keep_alive = KeepAlive { interval: config.keepalive_interval, timeout: config.keepalive_timeout };
+    let connections = TaskTracker::new();
+    let mut incoming = accept::incoming(listener, &config, Face::Grpc);
+    while let Some(Some(socket)) = stopping.run_until_cancelled(incoming.next()).await {
+        let carried = ldlm::Carried::new(socket, &ldlm, &stopping);
+        let connection = carried.connection();
+        let direct = Direct { services: services.clone(), connection: connection.clone() };
+        let service = MapRequest::new(service.clone(), move |mut request: Request<Body>| {
+            request.extensions_mut().insert(connection.clone());
+            request
+        });
+        let stopping = stopping.child_token();
+        connections.spawn(async move { http2::serve(carried, service, direct, keep_alive, &stopping).await });
     }
+    drop(incoming);
+    connections.close();
+    connections.wait().await;
 }

@@ -3,7 +3,7 @@
 use axum::http::header::SERVER;
 use axum::http::{HeaderValue, Response};
 
-const NAME: HeaderValue = HeaderValue::from_static(concat!("tenure/", env!("CARGO_PKG_VERSION")));
+pub(crate) const NAME: HeaderValue = HeaderValue::from_static(concat!("tenure/", env!("CARGO_PKG_VERSION")));
 
 /// For a layer around everything else, so that what is refused before it reaches a service is signed too.
 pub(crate) fn sign<B>(mut response: Response<B>) -> Response<B> {

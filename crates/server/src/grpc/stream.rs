@@ -4,11 +4,12 @@
 //! request: everything the engine answers comes back through one channel, by the id that the client chose. When the
 //! client does not read its answers, this is not polled and reads no requests either.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use hashbrown::HashMap;
 use prost::Message;
 use tenure_core::{Command, Reply, SessionId};
 use tenure_engine::{Answered, Engine, Failure, ReplyTo, Ticket, answers};
@@ -31,6 +32,8 @@ const ANSWERS_PER_MESSAGE_MAX: usize = 1_024;
 /// No answer is added to a message of this size: a refusal that names many holders has tens of kilobytes, and clients
 /// take messages of 4 MiB.
 const MESSAGE_BYTES: usize = 256 * 1024;
+/// About what an answer takes in which nothing can be long but a name.
+const ANSWER_BYTES: usize = 128;
 
 pub(crate) struct SessionStream {
     engine: Arc<dyn Engine>,
@@ -316,7 +319,7 @@ impl Stream for SessionStream {
             && let Poll::Ready(Some(answered)) = stream.answers.poll_recv(cx)
         {
             let answer = stream.answer(answered);
-            bytes += answer.encoded_len();
+            bytes += length(&answer);
             answers.push(answer);
         }
         if !answers.is_empty() {
@@ -327,6 +330,15 @@ impl Stream for SessionStream {
         }
         // Everything the engine had to say has been passed on, and it has stopped.
         stream.closing.as_mut().poll(cx).map(|()| None)
+    }
+}
+
+/// About how long it is in a message: to count what most are costs as much as to encode them.
+fn length(answer: &v1::ServerAnswer) -> usize {
+    match &answer.answer {
+        Some(Answer::Granted(grant)) if grant.resources.is_empty() && grant.also.is_empty() => ANSWER_BYTES,
+        Some(Answer::Released(_) | Answer::Renewed(_)) => ANSWER_BYTES,
+        _ => answer.encoded_len(),
     }
 }
 

@@ -11,13 +11,15 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::http::HeaderMap;
+use axum::http::header::USER_AGENT;
 use tenure_core::{Command, Holder, Key, Namespace, OpenSession, Refusal, Reply, Ttl};
 use tenure_engine::{Answered, Calls, Engine, Failure, ReplyTo, answers};
 use tenure_proto::ldlm::LockResponse;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::server::Connected;
+use tonic::transport::server::Connected as _;
 
 use super::handover::{Crossing, Handover};
 use super::onlooker::Onlooker;
@@ -79,15 +81,16 @@ impl Connection {
     }
 
     /// The first request says which client it is.
-    pub(super) fn introduce(&self, user_agent: Option<&str>) {
+    pub(crate) fn introduce(&self, headers: &HeaderMap) {
         self.0.holder.get_or_init(|| {
+            let user_agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok());
             let peer = self.0.peer.map_or_else(|| "unknown".to_owned(), |peer| peer.to_string());
             Arc::new(super::holder("ldlm grpc", &peer, user_agent))
         });
     }
 
     pub(super) fn holder(&self) -> Arc<Holder> {
-        self.introduce(None);
+        self.introduce(&HeaderMap::new());
         self.0.holder.get().expect("it was just introduced").clone()
     }
 
@@ -202,6 +205,10 @@ impl Carried {
         let onlooker = Onlooker::new(connection.0.crossing.clone());
         Self { socket, connection, onlooker, farewell: None }
     }
+
+    pub(crate) fn connection(&self) -> Connection {
+        self.connection.clone()
+    }
 }
 
 impl Drop for Carried {
@@ -213,14 +220,6 @@ impl Drop for Carried {
             gone.cancel()
         }
         crossing.end();
-    }
-}
-
-impl Connected for Carried {
-    type ConnectInfo = Connection;
-
-    fn connect_info(&self) -> Connection {
-        self.connection.clone()
     }
 }
 

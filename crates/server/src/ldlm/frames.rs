@@ -1,26 +1,7 @@
 //! The frames of HTTP/2 in a stream of bytes, as far as somebody has to know who only looks on: where each begins, and
 //! what some of them hold.
 
-pub(super) const DATA: u8 = 0;
-pub(super) const HEADERS: u8 = 1;
-pub(super) const RESET: u8 = 3;
-pub(super) const PING: u8 = 6;
-/// The flag of a ping that answers another.
-pub(super) const ACK: u8 = 1;
-
-/// What a client sends first.
-pub(super) const PREFACE_BYTES: usize = 24;
-const HEAD_BYTES: usize = 9;
-
-/// How a frame begins.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Head {
-    pub(super) kind: u8,
-    pub(super) flags: u8,
-    pub(super) stream: u32,
-    /// Of its payload.
-    pub(super) bytes: usize,
-}
+use crate::http2::frame::{HEAD_BYTES, Head};
 
 /// Somebody who looks on.
 pub(super) trait Look {
@@ -84,17 +65,10 @@ impl Frames {
     }
 }
 
-impl Head {
-    fn read(head: [u8; HEAD_BYTES]) -> Self {
-        let [l0, l1, l2, kind, flags, s0, s1, s2, s3] = head;
-        let bytes = u32::from_be_bytes([0, l0, l1, l2]) as usize;
-        Self { kind, flags, stream: u32::from_be_bytes([s0 & 0x7f, s1, s2, s3]), bytes }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http2::frame::{PREFACE, RST_STREAM};
 
     fn frame(kind: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
         let mut frame = u32::try_from(payload.len()).unwrap().to_be_bytes()[1..].to_vec();
@@ -114,7 +88,7 @@ mod tests {
     impl Look for Resets {
         fn begins(&mut self, frame: Head) -> bool {
             self.begun += 1;
-            frame.kind == RESET && frame.bytes <= 4
+            frame.kind == RST_STREAM && frame.bytes <= 4
         }
 
         fn passed(&mut self, frame: Head, payload: &[u8]) {
@@ -125,7 +99,7 @@ mod tests {
     #[test]
     fn frames_are_found_however_their_bytes_come() {
         let bytes = [
-            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+            PREFACE.to_vec(),
             frame(4, 0, &[0; 30]),
             frame(3, 1, &[0, 0, 0, 8]),
             frame(0, 3, b"data"),
@@ -136,7 +110,7 @@ mod tests {
         ]
         .concat();
         for size in [1, 2, 5, 9, 10, 33, bytes.len()] {
-            let (mut frames, mut resets) = (Frames::after(PREFACE_BYTES), Resets::default());
+            let (mut frames, mut resets) = (Frames::after(PREFACE.len()), Resets::default());
             for some in bytes.chunks(size) {
                 frames.follow(some, &mut resets);
             }
@@ -154,6 +128,7 @@ mod fuzzing {
     use tenure_fuzz::fuzz;
 
     use super::*;
+    use crate::http2::frame::{DATA, RST_STREAM};
 
     #[derive(Debug, Default, PartialEq, Eq)]
     struct Seen(Vec<(u8, u8, u32, Option<Vec<u8>>)>);
@@ -172,7 +147,8 @@ mod fuzzing {
 
     #[test]
     fn any_bytes_are_followed_the_same_however_they_come() {
-        let sample = [&[0, 0, 4, RESET, 0, 0, 0, 0, 1, 0, 0, 0, 8][..], &[0, 0, 2, DATA, 1, 0, 0, 0, 3, 7, 7]].concat();
+        let sample =
+            [&[0, 0, 4, RST_STREAM, 0, 0, 0, 0, 1, 0, 0, 0, 8][..], &[0, 0, 2, DATA, 1, 0, 0, 0, 3, 7, 7]].concat();
         fuzz("http2_frames", &[sample], &["\0\0\0", "\0\0\u{8}\u{6}"], |input| {
             let (mut whole, mut pieces) = (Seen::default(), Seen::default());
             Frames::after(0).follow(input, &mut whole);

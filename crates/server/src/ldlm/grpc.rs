@@ -4,7 +4,7 @@
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::http::{HeaderMap, HeaderValue, Request as HttpRequest, Response as HttpResponse, header};
+use axum::http::{HeaderMap, HeaderValue, Request as HttpRequest, Response as HttpResponse};
 use tenure_engine::Failure;
 use tenure_proto::ldlm::ldlm_server::{Ldlm as Service, LdlmServer};
 use tenure_proto::ldlm::{LockRequest, LockResponse, RenewRequest, TryLockRequest, UnlockRequest, UnlockResponse};
@@ -16,30 +16,27 @@ use tower::util::MapResponse;
 use super::handover::Handover;
 use super::{Ask, Caller, Connection, Ldlm, Patience, Trouble};
 use crate::error::Error;
+use crate::http2::{self, Message};
 
 /// How long before its caller's deadline a wait is given up, at most: long enough for an answer to arrive. A lock that
 /// is granted to a caller that has just stopped listening would be nobody's until the connection ends.
 const ANSWER_AHEAD_MAX: Duration = Duration::from_millis(100);
 
-pub(crate) struct Grpc(Ldlm);
+#[derive(Clone)]
+pub(crate) struct Grpc(pub(crate) Ldlm);
 
 type Answered<T> = Result<Response<T>, Status>;
 
 #[tonic::async_trait]
 impl Service for Grpc {
     async fn lock(&self, request: Request<LockRequest>) -> Answered<LockResponse> {
-        let connection = connection(&request);
-        let listens = deadline(request.metadata().as_ref());
-        let LockRequest { name, wait_timeout_seconds, lock_timeout_seconds, size } = request.into_inner();
-        let wait = Patience::Wait { seconds: wait_timeout_seconds.unwrap_or(0), listens };
-        self.acquire(&connection, ask(name, wait, lock_timeout_seconds, size), listens.is_some()).await
+        let (connection, listens) = (connection(&request), deadline(request.metadata().as_ref()));
+        self.acquire(&connection, ask(request.into_inner(), listens), listens.is_some()).await
     }
 
     async fn try_lock(&self, request: Request<TryLockRequest>) -> Answered<LockResponse> {
-        let connection = connection(&request);
-        let listens = deadline(request.metadata().as_ref());
-        let TryLockRequest { name, lock_timeout_seconds, size } = request.into_inner();
-        self.acquire(&connection, ask(name, Patience::Try, lock_timeout_seconds, size), listens.is_some()).await
+        let (connection, listens) = (connection(&request), deadline(request.metadata().as_ref()));
+        self.acquire(&connection, ask_once(request.into_inner()), listens.is_some()).await
     }
 
     async fn unlock(&self, request: Request<UnlockRequest>) -> Answered<UnlockResponse> {
@@ -67,31 +64,59 @@ impl Grpc {
     }
 }
 
-fn ask(name: String, wait: Patience, lock_timeout_seconds: Option<i32>, size: Option<i32>) -> Ask {
+/// For a caller that has no deadline, and so says when it stops listening: the answers alone, without the layers of gRPC.
+impl Grpc {
+    pub(crate) async fn answer_lock(&self, connection: &Connection, request: LockRequest) -> Result<Message, Status> {
+        self.hand_over(connection, ask(request, None)).await
+    }
+
+    pub(crate) async fn answer_try_lock(
+        &self,
+        connection: &Connection,
+        request: TryLockRequest,
+    ) -> Result<Message, Status> {
+        self.hand_over(connection, ask_once(request)).await
+    }
+
+    pub(crate) async fn answer_unlock(&self, request: UnlockRequest) -> Result<Message, Status> {
+        Ok(Message::of(&self.0.unlock(request).await?))
+    }
+
+    pub(crate) async fn answer_renew(&self, request: RenewRequest) -> Result<Message, Status> {
+        Ok(Message::of(&self.0.renew(request).await?))
+    }
+
+    async fn hand_over(&self, connection: &Connection, ask: Ask) -> Result<Message, Status> {
+        let (answer, granted) = self.0.lock(ask, &Caller::Connection(connection)).await?;
+        let message = Message::of(&answer);
+        Ok(match granted.map(|granted| connection.hand_over(granted, &answer, false)) {
+            Some(handover) => message.and_then(|| handover.leaves()),
+            None => message,
+        })
+    }
+}
+
+fn ask(request: LockRequest, listens: Option<Duration>) -> Ask {
+    let LockRequest { name, wait_timeout_seconds, lock_timeout_seconds, size } = request;
+    let wait = Patience::Wait { seconds: wait_timeout_seconds.unwrap_or(0), listens };
     Ask { name, wait, lock_timeout_seconds: lock_timeout_seconds.unwrap_or(0), size: size.unwrap_or(1) }
+}
+
+fn ask_once(request: TryLockRequest) -> Ask {
+    let TryLockRequest { name, lock_timeout_seconds, size } = request;
+    let (lock_timeout_seconds, size) = (lock_timeout_seconds.unwrap_or(0), size.unwrap_or(1));
+    Ask { name, wait: Patience::Try, lock_timeout_seconds, size }
 }
 
 fn connection<T>(request: &Request<T>) -> Connection {
     let connection = request.extensions().get::<Connection>().expect("the listener gives every request its connection");
-    let user_agent = request.metadata().get(header::USER_AGENT.as_str());
-    connection.introduce(user_agent.and_then(|value| value.to_str().ok()));
+    connection.introduce(request.metadata().as_ref());
     connection.clone()
 }
 
 /// How long the caller listens for an answer, less the time that the answer takes to get there.
 fn deadline(headers: &HeaderMap) -> Option<Duration> {
-    let text = headers.get("grpc-timeout")?.to_str().ok()?;
-    let (count, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    let count = count.parse::<u32>().ok()?;
-    let listens = match unit {
-        "H" => Duration::from_secs(60 * 60),
-        "M" => Duration::from_secs(60),
-        "S" => Duration::from_secs(1),
-        "m" => Duration::from_millis(1),
-        "u" => Duration::from_micros(1),
-        "n" => Duration::from_nanos(1),
-        _ => return None,
-    } * count;
+    let listens = http2::deadline(headers)?;
     Some(listens - (listens / 10).min(ANSWER_AHEAD_MAX))
 }
 

@@ -185,6 +185,12 @@ struct OnItsWay {
 }
 
 impl Handover {
+    /// All of the answer is where HTTP/2 writes from.
+    pub(super) fn leaves(self) {
+        self.0.handed_on.store(true, Ordering::Release);
+        self.0.crossing.let_go(self.0.granted);
+    }
+
     pub(super) fn carry(self, answer: Body) -> Body {
         let written = self.0.written.lock().unwrap_or_else(PoisonError::into_inner).take();
         let answer = match written {

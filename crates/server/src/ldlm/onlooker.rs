@@ -10,9 +10,10 @@ use prost::Message;
 use tenure_proto::ldlm::LockResponse;
 use tokio::time::Instant;
 
-use super::frames::{ACK, DATA, Frames, HEADERS, Head, Look, PING, PREFACE_BYTES, RESET};
+use super::frames::{Frames, Look};
 use super::handover::{ANSWER_BYTES_MAX, Crossing, PREFIX_BYTES, REMEMBERED_MAX};
 use super::pings::Pings;
+use crate::http2::frame::{ACK, DATA, HEADERS, Head, PING, PREFACE, RST_STREAM};
 
 const NO_ERROR: [u8; 4] = [0; 4];
 
@@ -32,7 +33,7 @@ struct Sight {
 impl Onlooker {
     pub(super) fn new(crossing: Arc<Crossing>) -> Self {
         let sight = Sight { crossing, pings: Pings::default(), parts: HashMap::new() };
-        Self { incoming: Frames::after(PREFACE_BYTES), outgoing: Frames::after(0), sight }
+        Self { incoming: Frames::after(PREFACE.len()), outgoing: Frames::after(0), sight }
     }
 
     pub(super) fn read(&mut self, bytes: &[u8]) {
@@ -61,7 +62,7 @@ impl Look for Incoming<'_> {
         if frame.kind == PING && frame.flags & ACK == 0 {
             self.0.pings.came(Instant::now());
         }
-        frame.kind == RESET && frame.bytes == NO_ERROR.len()
+        frame.kind == RST_STREAM && frame.bytes == NO_ERROR.len()
     }
 
     fn passed(&mut self, frame: Head, why: &[u8]) {

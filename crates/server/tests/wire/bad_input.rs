@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use tonic::Code;
 
 use crate::fixture::{Fixture, acquire, refusal, within};
+use crate::silent::{PING, PONG, PREFACE, SETTINGS, hear, say};
 
 /// Whatever was tried, nothing of it happened.
 async fn nothing_happened(fixture: &Fixture) {
@@ -187,6 +188,24 @@ async fn wrong_paths_methods_and_types_are_errors_in_json() {
     let large = vec![b' '; 4 * 1024 * 1024 + 1];
     let (status, answer) = fixture.http(Method::POST, "/api/v1/acquire", Some(large)).await;
     assert_eq!((status, &answer["error"]["code"]), (StatusCode::PAYLOAD_TOO_LARGE, &json!("body_too_large")));
+    nothing_happened(&fixture).await;
+}
+
+/// `POST /` without saying what it is, and its end in another frame.
+const NOT_GRPC: &[u8] = b"\0\0\x06\x01\x04\0\0\0\x01\x83\x86\x84\x41\x01x";
+const NOT_GRPC_ENDS: &[u8] = b"\0\0\x02\0\x01\0\0\0\x01{}";
+/// The first of its answer, of which nothing is to be said before the request has ended.
+const HEADERS: &[u8] = b"\x01\x04\0\0\0\x01";
+
+#[tokio::test]
+async fn who_asks_the_grpc_port_for_something_else_is_told_what_is_spoken_there_when_all_is_said() {
+    let fixture = Fixture::start().await;
+    let mut line = TcpStream::connect(fixture.server.grpc_addr()).await.unwrap();
+    say(&mut line, &[PREFACE, SETTINGS, NOT_GRPC, PING].concat()).await;
+    let heard = hear(&mut line, PONG).await;
+    assert!(!heard.windows(HEADERS.len()).any(|some| some == HEADERS), "{heard:?}");
+    say(&mut line, NOT_GRPC_ENDS).await;
+    hear(&mut line, b"this port speaks gRPC").await;
     nothing_happened(&fixture).await;
 }
 

@@ -12,12 +12,12 @@ use crate::certificates::Authority;
 use crate::fixture::{Fixture, within};
 use crate::secure::{Secured, shake};
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const SETTINGS: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
-const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0anybody?";
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(crate) const SETTINGS: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
+pub(crate) const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0anybody?";
 /// The beginnings of frames that acknowledge.
 const SETTINGS_SEEN: &[u8] = b"\0\0\0\x04\x01";
-const PONG: &[u8] = b"\0\0\x08\x06\x01";
+pub(crate) const PONG: &[u8] = b"\0\0\x08\x06\x01";
 
 /// Much more than it takes to say something on this machine, since an honest connection must be in time.
 fn config() -> Config {
@@ -27,11 +27,11 @@ fn config() -> Config {
 /// What is no request yet, nor the whole beginning of HTTP/2.
 const BEGINNINGS: [&[u8]; 4] = [b"", b"GET / HT", b"PRI * HTTP/2.0\r\n", PREFACE.split_at(PREFACE.len() - 1).0];
 
-trait Line: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+pub(crate) trait Line: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Line for T {}
 
-async fn say(line: &mut impl Line, words: &[u8]) {
+pub(crate) async fn say(line: &mut impl Line, words: &[u8]) {
     line.write_all(words).await.unwrap();
     line.flush().await.unwrap();
 }
@@ -43,11 +43,13 @@ async fn say_no_more(mut line: impl Line, words: &[u8]) {
     let _ = line.read_to_end(&mut Vec::new()).await;
 }
 
-async fn hear(line: &mut impl Line, wanted: &[u8]) {
+/// Gives all that was said until then.
+pub(crate) async fn hear(line: &mut impl Line, wanted: &[u8]) -> Vec<u8> {
     let mut heard = Vec::new();
     while !heard.windows(wanted.len()).any(|some| some == wanted) {
         assert_ne!(within(line.read_buf(&mut heard)).await.unwrap(), 0, "it was hung up on");
     }
+    heard
 }
 
 /// One that says what it wants, though not in one piece, and then nothing for long.
