@@ -167,8 +167,9 @@ async fn an_engine_that_is_killed_does_nothing_any_more_and_its_host_is_rid_of_i
 
 #[tokio::test]
 async fn an_engine_that_sleeps_is_woken_by_mail_and_by_its_end() {
-    let notes = Notes::default();
-    let engine = start(clock(), &notes, spawn);
+    let (tell, hosted) = tokio::sync::oneshot::channel();
+    let host = move |hosting| tell.send(tokio::spawn(hosting)).unwrap();
+    let engine = start(clock(), &Notes::default(), host);
     engine.tick().await;
     // Nothing else happens any more, so that it sleeps.
     for _ in 0..10 {
@@ -177,6 +178,8 @@ async fn an_engine_that_sleeps_is_woken_by_mail_and_by_its_end() {
     let mut received = submit(&engine);
     let Some(Answered { reply: Ok(Reply::Granted(_)), .. }) = received.recv().await else { panic!("it is granted") };
     drop(engine);
+    // It would sleep for ever.
+    hosted.await.unwrap().await.unwrap();
 }
 
 /// Each waits for its answer before it says more, so that the engine is always about to sleep.

@@ -425,14 +425,18 @@ impl Store for DiskStore {
 impl Drop for DiskStore {
     fn drop(&mut self) {
         // They must not outlive the lock.
-        self.failed |= self.all_written_so_far().is_err();
-        self.failed |= self.all_synced_so_far().is_err();
-        self.failed |= self.writer.chores_done().is_err();
+        for done in [self.all_written_so_far(), self.all_synced_so_far(), self.writer.chores_done()] {
+            self.failed |= told(done);
+        }
         if self.is_used && !self.failed {
-            // If that fails, the next start finds what is there.
-            let _ = self.close();
+            told(self.close());
         }
     }
+}
+
+/// Nobody waits for it, and nothing is lost: the log has it, and the next start finds what is there. Whether there was a mistake to tell of.
+fn told(done: Result<(), StoreError>) -> bool {
+    done.inspect_err(|error| tracing::error!(%error, "cannot bring the database up to date")).is_err()
 }
 
 impl std::fmt::Debug for DiskStore {
