@@ -32,6 +32,8 @@ use crate::{accept, http, metrics, rest, version};
 
 /// The largest message a client may send.
 const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// The same for those who ask how the server is, without a password, or what it can be asked.
+const QUESTION_BYTES_MAX: usize = 4 * 1024;
 /// Connections that may wait to be accepted. With fewer, a restart of many clients makes some of them wait a second.
 const BACKLOG: u32 = 4_096;
 /// How long a stop waits for clients to read their last answers.
@@ -198,8 +200,8 @@ async fn serve_grpc(
     let services = Arc::new(Services { own, ldlm: by_ldlm, door: door.clone() });
     let routes = Routes::new(TenureServer::new(tenure).max_decoding_message_size(MESSAGE_BYTES_MAX))
         .add_service(ldlm::GrpcService::new(ldlm.clone(), MESSAGE_BYTES_MAX))
-        .add_service(health)
-        .add_service(reflection)
+        .add_service(health.max_decoding_message_size(QUESTION_BYTES_MAX))
+        .add_service(reflection.max_decoding_message_size(QUESTION_BYTES_MAX))
         .prepare();
     let service = MapResponse::new(door.layer(routes), version::sign);
     let keep_alive = KeepAlive { interval: config.keepalive_interval, timeout: config.keepalive_timeout };

@@ -15,6 +15,7 @@ use tonic::body::Body;
 use tonic::{Code, Status};
 use tower::{Service, ServiceExt};
 
+use super::PREFIX_BYTES;
 use super::bells::{Bell, Bells};
 use super::body::{self, Incoming, Said};
 use super::fields::RequestHead;
@@ -28,8 +29,6 @@ const BELLS_MAX: usize = 64;
 /// How many more may be noted as stalled than there are calls, before it is looked who still is.
 const STALLED_SPARE: usize = 64;
 const NOT_GRPC: &str = "this port speaks gRPC; REST and the console are at the HTTP port\n";
-/// Before a message: whether it is compressed, and its length.
-const PREFIX_BYTES: usize = 5;
 
 /// Answers the calls that are made most at little cost: one message in, one out, and no layers in between.
 pub(crate) trait Direct {
@@ -127,23 +126,24 @@ where
         }
     }
 
-    /// Looks after all that has something to do. Whether there was anything.
-    pub(super) fn go_on(&mut self, protocol: &mut Protocol) -> bool {
+    /// Looks after those that have something to do, as many as may still have their turn. Whether there was anything.
+    pub(super) fn go_on(&mut self, protocol: &mut Protocol, turn: &mut usize) -> bool {
         self.bells.hear(&mut self.ready, &mut self.released);
         if protocol.out.len() < UNWRITTEN_BYTES_MAX {
             self.ready.append(&mut self.unwritten);
         }
-        if self.ready.is_empty() && self.released.is_empty() {
+        if (self.ready.is_empty() || *turn == 0) && self.released.is_empty() {
             return false;
         }
         let mut ready = std::mem::take(&mut self.ready);
-        for stream in ready.drain(..) {
+        let count = ready.len().min(*turn);
+        *turn -= count;
+        for stream in ready.drain(..count) {
             self.look_after(stream, protocol);
         }
-        // Its memory, unless others have become ready meanwhile.
-        if self.ready.is_empty() {
-            self.ready = ready;
-        }
+        // Behind those whose turn it was not, and in their memory.
+        ready.append(&mut self.ready);
+        self.ready = ready;
         self.released.drain(..).for_each(|(stream, bytes)| protocol.release(stream, bytes));
         true
     }
@@ -186,6 +186,11 @@ where
         {
             self.free.push(bell);
         }
+    }
+
+    /// Nobody is going to hear of any of them.
+    pub(super) fn forget_all(&mut self) {
+        self.calls.clear();
     }
 
     fn begin(&mut self, stream: u32, stage: Stage<D::Call>, said: Option<Said>) {
@@ -293,9 +298,12 @@ where
         self.forget(stream);
     }
 
-    fn may_send(&mut self, _: Option<u32>) {
-        // Few wait for it, and whoever still may not goes on waiting.
-        self.ready.append(&mut self.stalled);
+    fn may_send(&mut self, stream: Option<u32>) {
+        match stream {
+            Some(stream) => self.ready.push(stream),
+            // Whoever still may not goes on waiting.
+            None => self.ready.append(&mut self.stalled),
+        }
     }
 }
 

@@ -25,6 +25,8 @@ use super::protocol::Protocol;
 
 /// What is read at once.
 const READ_BYTES: usize = 64 * 1024;
+/// Calls that are looked after before it is others' turn: a client can give news to all of its calls with a few bytes.
+const CALLS_PER_TURN: usize = 1_024;
 /// Memory that a connection keeps for what it writes next.
 const KEPT_BYTES_MAX: usize = 16 * 1024;
 
@@ -114,14 +116,19 @@ where
     /// Ready when it is over.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.bells.is_awake();
+        let mut turn = CALLS_PER_TURN;
         loop {
-            while !self.is_closing && self.calls.go_on(&mut self.protocol) {}
+            while !self.is_closing && self.calls.go_on(&mut self.protocol, &mut turn) {}
             if self.protocol.is_over() {
                 self.close();
             }
             let is_written = self.poll_write(cx)?.is_ready();
             if self.is_closing {
                 return self.poll_close(is_written, cx);
+            }
+            if turn == 0 {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
             }
             if self.poll_read(cx)?.is_ready() {
                 continue;
@@ -199,6 +206,7 @@ where
         if let Err(why) = heard {
             tracing::debug!(?why, "a client does not keep to HTTP/2");
             self.protocol.give_up(why);
+            self.calls.forget_all();
             self.close();
         }
         Poll::Ready(Ok(()))

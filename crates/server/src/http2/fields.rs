@@ -19,6 +19,8 @@ pub(crate) struct RequestHead {
     pub(crate) headers: HeaderMap,
     /// Of what is to follow, if that is said.
     pub(super) length: Option<u64>,
+    /// What all of it takes.
+    pub(super) bytes: usize,
 }
 
 /// The fields of a block, as they come.
@@ -87,7 +89,7 @@ impl Fields {
             Some(length) => Some(length.to_str().ok()?.parse().ok()?),
             None => None,
         };
-        Some(RequestHead { method, uri: Uri::from(path), headers: self.headers, length })
+        Some(RequestHead { method, uri: Uri::from(path), headers: self.headers, length, bytes: self.bytes })
     }
 
     /// None if they are not what may come at the end.

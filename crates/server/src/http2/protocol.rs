@@ -25,6 +25,10 @@ pub(super) const HEADER_BYTES_MAX: u32 = 16 * 1024;
 const BLOCK_BYTES_MAX: usize = 32 * 1024;
 /// In how many pieces they may come, some of which may have no bytes at all.
 const BLOCK_PIECES_MAX: usize = 64;
+/// Streams that may be open at once, and the headers of all of them. Those who wait have one each, so it is many, and clients are not told
+/// of it: they would keep back the release that all others wait for.
+const STREAMS_MAX: usize = 64 * 1024;
+const HEADERS_OF_ALL_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Streams of one connection that may break the rules, in all its life. No sound client breaks any, but an answer that comes before its
 /// request has ended may look like it, and connections live long.
 const BROKEN_MAX: usize = 10_000;
@@ -68,12 +72,14 @@ pub(super) struct Protocol {
     /// Blocks that are nothing but numbers in the table, and what they mean as long as that is as it is.
     known: Vec<(Box<[u8]>, Arc<RequestHead>)>,
     streams: HashMap<u32, Stream>,
+    /// What all of them have.
+    header_bytes: usize,
     /// The highest that was begun.
     last: u32,
     /// Streams that have ended, and whether it was us who did not want to hear the rest.
     recent: VecDeque<(u32, bool)>,
     broken: usize,
-    /// What may be sent in all, and on a new stream.
+    /// What may be sent in all, and what every stream may say of it before it is allowed more.
     window: i64,
     stream_window: i64,
     /// What the client may still send in all, and what it could be allowed besides.
@@ -89,7 +95,8 @@ pub(super) struct Protocol {
 
 #[derive(Debug)]
 struct Stream {
-    /// What may be sent.
+    /// What may be sent besides what every stream may, less what was sent. So that nothing is to be done for each of them when the client
+    /// changes its mind about that.
     window: i64,
     /// What the client may still send, and what it could be allowed besides.
     heard_window: u32,
@@ -98,6 +105,7 @@ struct Stream {
     has_ended: bool,
     /// What is still to come, if the client has said how much it is.
     expected: Option<u64>,
+    header_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -140,6 +148,7 @@ impl Protocol {
             block: None,
             known: Vec::new(),
             streams: HashMap::new(),
+            header_bytes: 0,
             last: 0,
             recent: VecDeque::new(),
             broken: 0,
@@ -378,7 +387,8 @@ impl Protocol {
             return Err(Why::Protocol.into());
         }
         self.last = id;
-        if self.is_last {
+        let has_room = self.streams.len() < STREAMS_MAX && self.header_bytes + head.bytes <= HEADERS_OF_ALL_BYTES_MAX;
+        if self.is_last || !has_room {
             write(&mut self.out, RST_STREAM, 0, id, &(Why::Refused as u32).to_be_bytes());
             self.remember(id, true);
             return Ok(());
@@ -387,12 +397,14 @@ impl Protocol {
             return Err(Wrong::Stream(id, Why::Protocol));
         }
         let stream = Stream {
-            window: self.stream_window,
+            window: 0,
             heard_window: STREAM_WINDOW_BYTES,
             released: 0,
             has_ended: ends,
             expected: head.length,
+            header_bytes: head.bytes,
         };
+        self.header_bytes += head.bytes;
         self.streams.insert(id, stream);
         calls.request(id, head, ends);
         Ok(())
@@ -428,7 +440,7 @@ impl Protocol {
         if id > self.last {
             return Err(Why::Protocol.into());
         }
-        if self.streams.remove(&id).is_some() {
+        if self.forget(id).is_some() {
             self.remember(id, false);
             calls.reset(id);
         }
@@ -450,14 +462,7 @@ impl Protocol {
                 SETTING_PUSH if value > 1 => return Err(Why::Protocol.into()),
                 SETTING_WINDOW_BYTES if value > WINDOW_BYTES_MAX => return Err(Why::FlowControl.into()),
                 SETTING_WINDOW_BYTES => {
-                    let more = i64::from(value) - self.stream_window;
                     self.stream_window = value.into();
-                    for stream in self.streams.values_mut() {
-                        stream.window += more;
-                        if stream.window > WINDOW_BYTES_MAX.into() {
-                            return Err(Why::FlowControl.into());
-                        }
-                    }
                     calls.may_send(None);
                 }
                 // Less is always right: more would only keep others from being heard in between.
@@ -492,7 +497,7 @@ impl Protocol {
         if more == 0 {
             return Err(Wrong::Stream(id, Why::Protocol));
         }
-        if stream.window > WINDOW_BYTES_MAX.into() {
+        if self.stream_window + stream.window > WINDOW_BYTES_MAX.into() {
             return Err(Wrong::Stream(id, Why::FlowControl));
         }
         calls.may_send(Some(id));
@@ -515,13 +520,19 @@ impl Protocol {
         if self.broken > BROKEN_MAX {
             return Err(Why::EnhanceYourCalm);
         }
-        let was_open = self.streams.remove(&id).is_some();
+        let was_open = self.forget(id).is_some();
         write(&mut self.out, RST_STREAM, 0, id, &(why as u32).to_be_bytes());
         self.remember(id, true);
         if was_open {
             calls.reset(id);
         }
         Ok(())
+    }
+
+    fn forget(&mut self, id: u32) -> Option<Stream> {
+        let stream = self.streams.remove(&id)?;
+        self.header_bytes -= stream.header_bytes;
+        Some(stream)
     }
 
     fn remember(&mut self, id: u32, by_us: bool) {
@@ -547,7 +558,8 @@ impl Protocol {
 
     fn release_connection(&mut self, bytes: u32) {
         self.released += bytes;
-        if self.released >= CONNECTION_WINDOW_BYTES / 2 {
+        // Also if that is all that others may say, because the rest is kept waiting by some.
+        if self.released > 0 && self.released >= self.heard_window.min(CONNECTION_WINDOW_BYTES / 2) {
             self.heard_window += self.released;
             let more = std::mem::take(&mut self.released);
             write(&mut self.out, WINDOW_UPDATE, 0, 0, &more.to_be_bytes());

@@ -30,7 +30,7 @@ impl Protocol {
     pub(in crate::http2) fn answer_at_once(&mut self, id: u32, message: &[u8]) -> bool {
         let bytes = message.len() as i64;
         let Some(stream) = self.streams.get_mut(&id) else { return true };
-        if bytes > stream.window.min(self.window) || message.len() > PAYLOAD_BYTES_MAX {
+        if bytes > (self.stream_window + stream.window).min(self.window) || message.len() > PAYLOAD_BYTES_MAX {
             return false;
         }
         stream.window -= bytes;
@@ -86,7 +86,7 @@ impl Protocol {
     pub(in crate::http2) fn send(&mut self, id: u32, data: &mut Bytes) -> bool {
         while !data.is_empty() {
             let Some(stream) = self.streams.get_mut(&id) else { return true };
-            let may = stream.window.min(self.window).min(PAYLOAD_BYTES_MAX as i64);
+            let may = (self.stream_window + stream.window).min(self.window).min(PAYLOAD_BYTES_MAX as i64);
             let bytes = usize::try_from(may).unwrap_or(0).min(data.len());
             if bytes == 0 {
                 return false;
@@ -105,7 +105,7 @@ impl Protocol {
     }
 
     fn has_answered(&mut self, id: u32) {
-        let Some(stream) = self.streams.remove(&id) else { return };
+        let Some(stream) = self.forget(id) else { return };
         // Whatever else it wants to say is of no interest.
         if !stream.has_ended {
             write(&mut self.out, RST_STREAM, 0, id, &(Why::NoError as u32).to_be_bytes());
@@ -115,7 +115,7 @@ impl Protocol {
 
     /// An answer cannot be given to its end.
     pub(in crate::http2) fn fail(&mut self, id: u32) {
-        if self.streams.remove(&id).is_some() {
+        if self.forget(id).is_some() {
             write(&mut self.out, RST_STREAM, 0, id, &(Why::Internal as u32).to_be_bytes());
             self.remember(id, true);
         }

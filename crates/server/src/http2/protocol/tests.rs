@@ -328,6 +328,66 @@ fn what_comes_after_an_answer_was_given_is_passed_over_and_given_back() {
 }
 
 #[test]
+fn no_more_streams_are_open_than_there_is_room_for() {
+    let mut scene = Scene::new();
+    let ids = (1..).step_by(2).take(STREAMS_MAX);
+    ids.clone().for_each(|stream| scene.begins(stream));
+    assert_eq!((scene.heard().len(), scene.said()), (STREAMS_MAX, vec![]));
+    let next = ids.last().unwrap() + 2;
+    scene.begins(next);
+    assert_eq!((scene.heard(), scene.said()), (vec![], vec![reset(next, Why::Refused)]));
+    // What it says on it all the same is passed over.
+    scene.says(DATA, END_STREAM, next, b"on its way");
+    assert_eq!((scene.heard(), scene.said()), (vec![], vec![]));
+    scene.says(RST_STREAM, 0, 1, &(Why::NoError as u32).to_be_bytes());
+    scene.begins(next + 2);
+    assert_eq!(scene.heard(), [Heard::Reset(1), Heard::Request(next + 2, "/".to_owned(), false)]);
+}
+
+#[test]
+fn headers_of_open_streams_have_no_more_room_than_there_is_for_all_of_them() {
+    let mut scene = Scene::new();
+    let long = "x".repeat(120);
+    let mut block = SHORT_BLOCK.to_vec();
+    (0..50).for_each(|_| block.extend(spelled_out(&[("x-long", &long)])));
+    let begun = (1..).step_by(2).map(|stream| {
+        scene.says(HEADERS, END_HEADERS, stream, &block);
+        scene.said()
+    });
+    let begun = begun.take_while(Vec::is_empty).count();
+    // Each has 50 times 158 bytes, and what the three others take.
+    assert!((8_000..8_500).contains(&begun), "{begun}");
+    let next = 2 * u32::try_from(begun).unwrap() + 3;
+    scene.protocol.fail(1);
+    scene.said();
+    scene.heard();
+    scene.says(HEADERS, END_HEADERS, next, &block);
+    assert_eq!(scene.heard(), [Heard::Request(next, "/".to_owned(), false)], "there is room again");
+}
+
+#[test]
+fn what_some_keep_waiting_does_not_keep_others_from_speaking() {
+    let mut scene = Scene::new();
+    let frame = vec![7; PAYLOAD_BYTES_MAX];
+    let frames_per_stream = STREAM_WINDOW_BYTES / PAYLOAD_BYTES;
+    // All but the window of one stream is said and not looked at.
+    scene.notes.keeps_data = true;
+    let others = CONNECTION_WINDOW_BYTES / STREAM_WINDOW_BYTES - 1;
+    for stream in (1..).step_by(2).take(others as usize) {
+        scene.begins(stream);
+        (0..frames_per_stream).for_each(|_| scene.says(DATA, 0, stream, &frame));
+    }
+    scene.said();
+    scene.notes.keeps_data = false;
+    let last = 2 * others + 1;
+    scene.begins(last);
+    (0..frames_per_stream).for_each(|_| scene.says(DATA, 0, last, &frame));
+    let more = scene.said().into_iter().filter(|(kind, _, stream, _)| (*kind, *stream) == (WINDOW_UPDATE, 0));
+    let more: u32 = more.map(|(.., payload)| u32::from_be_bytes(payload.try_into().unwrap())).sum();
+    assert!(more >= STREAM_WINDOW_BYTES / 2, "{more}");
+}
+
+#[test]
 fn a_client_that_breaks_the_rules_again_and_again_is_hung_up_on() {
     let mut scene = Scene::new();
     let mut broken = 0;
