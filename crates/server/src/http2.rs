@@ -23,7 +23,7 @@ use std::time::Duration;
 use axum::http::HeaderMap;
 
 /// Before a message of gRPC: whether it is compressed, and its length.
-const PREFIX_BYTES: usize = 5;
+pub(crate) const PREFIX_BYTES: usize = 5;
 
 /// How long the caller listens for an answer, if it has said so.
 pub(crate) fn deadline(headers: &HeaderMap) -> Option<Duration> {

@@ -462,6 +462,8 @@ impl Protocol {
                 SETTING_PUSH if value > 1 => return Err(Why::Protocol.into()),
                 SETTING_WINDOW_BYTES if value > WINDOW_BYTES_MAX => return Err(Why::FlowControl.into()),
                 SETTING_WINDOW_BYTES => {
+                    // That it is too much for a stream which was allowed more is noticed when that is allowed more again: to look at all
+                    // of them would take long, and until then no harm is done.
                     self.stream_window = value.into();
                     calls.may_send(None);
                 }

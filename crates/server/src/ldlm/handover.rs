@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 use tonic::body::Body;
 
 use super::Granted;
+use crate::http2::PREFIX_BYTES;
 
 /// Answers with longer names are not looked for: they would have to be kept until the whole of one has passed.
 pub(super) const ANSWER_BYTES_MAX: usize = 8 * 1024;
@@ -28,8 +29,6 @@ pub(super) const ANSWER_BYTES_MAX: usize = 8 * 1024;
 pub(super) const REMEMBERED_MAX: usize = 1_024;
 /// How long the end of an answer waits for its beginning to be on its way. Longer only if the client does not read.
 const WRITING_MAX: Duration = Duration::from_secs(1);
-/// A gRPC message begins with a flag and its length.
-pub(super) const PREFIX_BYTES: usize = 5;
 
 /// The grants of one connection.
 pub(super) struct Crossing {

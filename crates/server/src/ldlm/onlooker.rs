@@ -11,8 +11,9 @@ use tenure_proto::ldlm::LockResponse;
 use tokio::time::Instant;
 
 use super::frames::{Frames, Look};
-use super::handover::{ANSWER_BYTES_MAX, Crossing, PREFIX_BYTES, REMEMBERED_MAX};
+use super::handover::{ANSWER_BYTES_MAX, Crossing, REMEMBERED_MAX};
 use super::pings::Pings;
+use crate::http2::PREFIX_BYTES;
 use crate::http2::frame::{ACK, DATA, HEADERS, Head, PING, PREFACE, RST_STREAM};
 
 const NO_ERROR: [u8; 4] = [0; 4];
