@@ -126,15 +126,15 @@ where
             if self.is_closing {
                 return self.poll_close(is_written, cx);
             }
-            if turn == 0 {
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
-            }
             if self.poll_read(cx)?.is_ready() {
                 continue;
             }
             if self.alarm.is_elapsed() && self.has_gone_silent(cx) {
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "it does not answer")));
+            }
+            if turn == 0 {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
             }
             let can_write = is_written && !self.protocol.out.is_empty();
             if !can_write && !self.calls.has_more(&self.protocol) && self.bells.sleep(cx.waker()) {
