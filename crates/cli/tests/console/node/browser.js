@@ -48,7 +48,7 @@ async function open(browser, complaints) {
   page.on("console", (message) => {
     if (message.type() === "error" || message.type() === "warn") {
       // What the server refuses on purpose shows there too, and so does a server that is away.
-      const expected = /status of (404|409)|ERR_(CONNECTION|INCOMPLETE|EMPTY|NETWORK)/.test(message.text());
+      const expected = /status of (404|409)|ERR_(CONNECTION|INCOMPLETE|EMPTY|NETWORK|SOCKET_NOT_CONNECTED)/.test(message.text());
       complaints.push({ text: message.text(), expected });
     }
   });
