@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::pace::{self, Latencies};
+use crate::pace::{self, Latencies, Pace};
 
 /// As long as the log entry of a batch with two events.
 const ENTRY: [u8; 256] = [7; 256];
@@ -23,4 +23,21 @@ pub(crate) fn syncs(folder: &Path, span: Duration) -> std::io::Result<(f64, Late
         pace::record(&mut latencies, begun.elapsed());
     }
     Ok((latencies.len() as f64 / started.elapsed().as_secs_f64(), latencies))
+}
+
+/// How long each takes from when it was due, when `rate` of them are due a second: the loop that acquires are measured by, without a server.
+pub(crate) fn paced_syncs(folder: &Path, rate: f64, span: Duration) -> std::io::Result<Latencies> {
+    let mut file = File::create(folder.join("syncs"))?;
+    let mut latencies = pace::latencies();
+    let mut pace = Pace::new(rate, span);
+    while let Some(due) = pace.due() {
+        for due in due {
+            file.write_all(&ENTRY)?;
+            file.sync_data()?;
+            pace::record(&mut latencies, due.elapsed());
+        }
+        // To be woken takes as long as some syncs.
+        std::hint::spin_loop();
+    }
+    Ok(latencies)
 }

@@ -9,11 +9,13 @@ use crate::report::{self, NOT_MEASURED, Spread};
 pub(crate) struct Load {
     pub(crate) on: On,
     pub(crate) percent: u32,
-    /// Of the pairs a second that this did in the same round.
+    /// Of the pairs or syncs a second that this did in the same round.
     pub(crate) of: On,
 }
 
-pub(crate) const LOADS: [Load; 5] = [
+/// The disk by itself first, for those that rest on it.
+pub(crate) const LOADS: [Load; 6] = [
+    Load { on: On::Disk, percent: 50, of: On::Disk },
     Load { on: STREAM, percent: 50, of: STREAM },
     Load { on: STREAM, percent: 90, of: STREAM },
     Load { on: BARE, percent: 50, of: STREAM },

@@ -80,7 +80,7 @@ pub(crate) async fn run<C: Connection>(
 
 /// When what is due: at even distances, whenever it is asked.
 #[derive(Debug)]
-struct Pace {
+pub(crate) struct Pace {
     rate: f64,
     span: Duration,
     started: Instant,
@@ -88,12 +88,12 @@ struct Pace {
 }
 
 impl Pace {
-    fn new(rate: f64, span: Duration) -> Self {
+    pub(crate) fn new(rate: f64, span: Duration) -> Self {
         Self { rate, span, started: Instant::now(), next: 0 }
     }
 
     /// What has become due since it was last asked; none when all has.
-    fn due(&mut self) -> Option<Vec<Instant>> {
+    pub(crate) fn due(&mut self) -> Option<Vec<Instant>> {
         let after = |next: u32| Duration::from_secs_f64(f64::from(next) / self.rate);
         let passed = self.started.elapsed();
         let mut due = Vec::new();

@@ -31,6 +31,10 @@ pub(crate) async fn run(rounds: usize, span: Duration, names: &[String], ldlm: O
     let mut loaded: Vec<_> = LOADS.map(|load| (load, Latency::of_load(load))).into();
     loaded.retain(|(_, latency)| is_wanted(&format!("{LATENCY}: {}", latency.who), names));
     let with_latency = !loaded.is_empty();
+    if with_latency && loaded.iter().all(|(load, _)| load.on != On::Disk) {
+        // What the others are compared with.
+        loaded.insert(0, (LOADS[0], Latency::of_load(LOADS[0])));
+    }
     let is_needed = |(work, on): (Work, On)| {
         // What is loaded must be there, and its capacity be known.
         let capacity = work == Work::OwnDeep && loaded.iter().any(|(load, _)| load.on == on || load.of == on);
@@ -74,15 +78,19 @@ pub(crate) async fn run(rounds: usize, span: Duration, names: &[String], ldlm: O
             }
         }
         for (Load { on, percent, of }, latency) in loaded.iter_mut().filter(|load| load.1.missing.is_none()) {
-            let capacity = rows.iter().find(|row| (row.0, row.1) == (Work::OwnDeep, *of)).map(|row| &row.2);
+            let work = if *of == On::Disk { Work::Disk } else { Work::OwnDeep };
+            let capacity = rows.iter().find(|row| (row.0, row.1) == (work, *of)).map(|row| &row.2);
             let Some(&capacity) = capacity.and_then(|row| row.figures.get(round - 1)) else {
                 latency.missing = capacity.and_then(|row| row.missing.clone());
                 continue;
             };
-            let On::Server(server, way) = *on else { continue };
             say(&latency.who);
             let rate = capacity * f64::from(*percent) / 100.0;
-            match rig::open(rig.address(server)?, way, rate, span).await {
+            let latencies = match *on {
+                On::Server(server, way) => rig::open(rig.address(server)?, way, rate, span).await,
+                On::Disk => Ok(disk::paced_syncs(folder.path(), rate, span)?),
+            };
+            match latencies {
                 Ok(latencies) => latency.rounds.push(latencies),
                 Err(why) => latency.missing = Some(why.to_string()),
             }
@@ -123,11 +131,20 @@ fn ratios(rows: &[(Work, On, Row)], syncs: &Latency, loaded: &[(Load, Latency)])
             Some(Ratio { what: what.to_owned(), aim, ratio })
         })
         .collect();
-    for (Load { on, percent, of }, latency) in loaded.iter().filter(|(load, _)| load.of == STREAM) {
+    let half_loaded = loaded.iter().find(|(load, _)| load.on == On::Disk).map(|(_, latency)| latency);
+    for (Load { on, percent, of }, latency) in loaded.iter().filter(|(load, _)| [STREAM, On::Disk].contains(&load.of)) {
+        let asked = if *on == On::Disk { "a sync" } else { "an acquire" };
         let load = if on == of { "load" } else { "of Tenure's load" };
-        let what = format!("{}: p99 of an acquire at {percent} % {load} / of a sync of the idle disk", on.who());
-        let aim = if on == of && *percent == 50 { "≤ 3" } else { "" };
-        ratios.extend(latency.p99_ratio(syncs).map(|ratio| Ratio { what, aim, ratio }));
+        let what = format!("{}: p99 of {asked} at {percent} % {load}", on.who());
+        let aim = if *on == STREAM && *percent == 50 { "≤ 3" } else { "" };
+        let mut compare = |with: &Latency, which: &str| {
+            let what = format!("{what} / of a sync {which}");
+            ratios.extend(latency.p99_ratio(with).map(|ratio| Ratio { what, aim, ratio }));
+        };
+        if *on != On::Disk && *percent == 50 {
+            half_loaded.into_iter().for_each(|disk| compare(disk, "at 50 % of the disk's"));
+        }
+        compare(syncs, "of the idle disk");
     }
     ratios
 }

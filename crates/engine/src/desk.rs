@@ -14,6 +14,8 @@ use tenure_core::{
 
 /// The most events in a batch, give or take one command's: readers of the log read whole entries.
 pub(crate) const EVENTS_PER_BATCH_MAX: usize = 8_192;
+/// The most events and answers that a batch has room for from the start: one that turns out small keeps it as long as it is kept.
+const ROOM_MAX: usize = 256;
 /// The most operations of scripts in a batch, give or take one command's: nobody in it is answered before it is closed.
 const OPERATIONS_PER_BATCH_MAX: u64 = 500_000;
 /// How many calls may listen for one wait: one, and those that repeated it because they feared for the first.
@@ -53,6 +55,8 @@ pub struct Desk<C: Caller> {
     /// hold from another.
     told: BTreeMap<Token, usize>,
     batch: Batch<C>,
+    /// For how many events and answers the next batch has room from the start: what the last one had.
+    room: [usize; 2],
 }
 
 #[derive(Debug)]
@@ -121,6 +125,7 @@ impl<C: Caller> Desk<C> {
             unheeded: Vec::new(),
             told: BTreeMap::new(),
             batch: Batch::default(),
+            room: [0; 2],
         }
     }
 
@@ -188,7 +193,10 @@ impl<C: Caller> Desk<C> {
     }
 
     fn open(&mut self, at: Timestamp) {
-        self.batch = Batch { at, first: Seq(self.state().counters().seq.0 + 1), ..Batch::default() };
+        let first = Seq(self.state().counters().seq.0 + 1);
+        let [events, answers] = self.room.map(|room| room.min(ROOM_MAX));
+        let (events, answers) = (Vec::with_capacity(events), Vec::with_capacity(answers));
+        self.batch = Batch { at, first, events, answers, ..Batch::default() };
     }
 
     /// Whether somebody can go on once this batch is durable. Those who were put in a queue cannot.
@@ -202,6 +210,7 @@ impl<C: Caller> Desk<C> {
     }
 
     pub fn finish(&mut self) -> Batch<C> {
+        self.room = [self.batch.events.len(), self.batch.answers.len()];
         std::mem::take(&mut self.batch)
     }
 

@@ -24,8 +24,9 @@ use crate::{EventPage, EventQuery, EventsGone};
 
 /// How much the database's journal may have that is not synced. Much at once would keep commits waiting for the disk.
 const UNSYNCED_BYTES_MAX: u64 = 1024 * 1024;
-/// Events kept decoded, so that watchers who keep up need not read the disk: about 10 MB.
-const RECENT_EVENTS_MAX: usize = 16_384;
+/// Events kept decoded, so that watchers who keep up need not read the disk: about 1 MB. With more, what is let go and used again has left
+/// the processor's own memory.
+const RECENT_EVENTS_MAX: usize = 2_048;
 
 /// When a commit counts as done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 use prost::Message;
 use tenure_core::{Command, Reply, SessionId};
 use tenure_engine::{Answered, Engine, Failure, ReplyTo, Ticket, answers};
@@ -124,7 +125,10 @@ impl SessionStream {
                     let message = format!("{count} requests in one message; at most {REQUESTS_PER_MESSAGE_MAX} can be");
                     return Err(Error::invalid("requests", message).into());
                 }
-                Poll::Ready(Some(Ok(message))) => self.unread.extend(message.requests),
+                Poll::Ready(Some(Ok(message))) => {
+                    self.outgoing.reserve(message.requests.len());
+                    self.unread.extend(message.requests);
+                }
                 Poll::Ready(Some(Err(status))) => return Err(status),
                 Poll::Ready(None) => self.requests = None,
                 Poll::Pending => break,
@@ -218,10 +222,11 @@ impl SessionStream {
 
     /// All that was read at once is handed over at once, and shares a commit.
     fn hand_over(&mut self) {
-        if self.outgoing.is_empty() {
+        // With its memory, as below, also if there is nothing in it.
+        let commands = std::mem::take(&mut self.outgoing);
+        if commands.is_empty() {
             return;
         }
-        let commands = std::mem::take(&mut self.outgoing);
         let ids: Vec<_> = commands.iter().map(|(_, reply_to)| reply_to.id).collect();
         for (id, submitted) in ids.into_iter().zip(self.engine.submit_all(commands)) {
             match submitted {
@@ -267,14 +272,14 @@ impl SessionStream {
     }
 
     fn settle(&mut self, id: u64, reply: &Result<Reply, Failure>) {
-        let Some(request) = self.in_flight.get_mut(&id) else { return };
-        if !request.waiting {
+        let Entry::Occupied(mut request) = self.in_flight.entry(id) else { return };
+        if !request.get().waiting {
             self.unanswered -= 1;
         }
         match reply {
-            Ok(Reply::Queued(_) | Reply::Session(_) | Reply::Lost(_)) => request.waiting = true,
+            Ok(Reply::Queued(_) | Reply::Session(_) | Reply::Lost(_)) => request.get_mut().waiting = true,
             _ => {
-                self.in_flight.remove(&id);
+                request.remove();
             }
         }
     }
@@ -312,6 +317,7 @@ impl Stream for SessionStream {
         }
         // With its memory: a stream that was asked much once would keep it, and a connection may have many streams.
         let mut answers = Vec::from(std::mem::take(&mut stream.ready));
+        answers.reserve(stream.answers.len().min(ANSWERS_PER_MESSAGE_MAX));
         let mut bytes = 0;
         while answers.len() < ANSWERS_PER_MESSAGE_MAX
             && bytes < MESSAGE_BYTES
