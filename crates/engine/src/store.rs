@@ -2,6 +2,7 @@
 //!
 //! Two real ones: [`DiskStore`] over fjall, and [`MemoryStore`] for those who ask for no durability.
 
+mod background;
 mod codec;
 mod directory;
 mod disk;

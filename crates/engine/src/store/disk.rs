@@ -6,11 +6,11 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::thread::JoinHandle;
 
 use fjall::{Database, Keyspace, PersistMode};
 use tenure_core::{Seq, State, Timestamp, Ttl};
 
+use super::background::{Background, Task};
 use super::codec;
 use super::directory::{Directory, Keyspaces};
 use super::journal::{self, Written};
@@ -77,8 +77,9 @@ impl Default for DiskOptions {
 
 pub struct DiskStore {
     // In the order in which they are dropped: the lock goes last.
-    syncing: Option<JoinHandle<Result<(), StoreError>>>,
-    writing: Option<JoinHandle<Result<(), StoreError>>>,
+    background: Background,
+    syncing: Option<Task<Result<(), StoreError>>>,
+    writing: Option<Task<Result<(), StoreError>>>,
     log: Arc<Log>,
     keyspaces: Keyspaces,
     db: Database,
@@ -146,6 +147,7 @@ impl DiskStore {
             last_at: AtomicU64::new(0),
         });
         let mut store = Self {
+            background: Background::new("tenure-rows"),
             syncing: None,
             writing: None,
             log,
@@ -280,20 +282,12 @@ impl DiskStore {
 
     /// The same, beside the commits: thousands of rows take milliseconds, in which nobody would be answered.
     fn begin_to_write_rows(&mut self) -> Result<(), StoreError> {
-        let Some(write) = self.rows_to_write()? else { return Ok(()) };
-        match std::thread::Builder::new().name("tenure-rows".into()).spawn(write.clone()) {
-            Ok(thread) => self.writing = Some(thread),
-            // They have to be written, whoever does it.
-            Err(_) => {
-                write()?;
-                self.rows_written();
-            }
-        }
+        self.writing = self.rows_to_write()?.map(|write| self.background.begin(write));
         Ok(())
     }
 
     /// What writes them. The database never has what the log has not, whatever of both is lost.
-    fn rows_to_write(&mut self) -> Result<Option<impl FnOnce() -> Result<(), StoreError> + Clone + use<>>, StoreError> {
+    fn rows_to_write(&mut self) -> Result<Option<impl FnOnce() -> Result<(), StoreError> + Send + use<>>, StoreError> {
         let Some(rows) = self.rows.take() else { return Ok(None) };
         assert!(rows.watermark <= self.log.last(), "rows never have what the log has not");
         if self.durability == Durability::Os {
@@ -309,7 +303,7 @@ impl DiskStore {
             forgotten.push(Address::Ended(*first).key());
             self.ended.pop_front();
         }
-        let (db, keyspaces, rows) = (self.db.clone(), self.keyspaces.clone(), Arc::new(rows));
+        let (db, keyspaces) = (self.db.clone(), self.keyspaces.clone());
         Ok(Some(move || {
             let mut batch = db.batch().durability(Some(PersistMode::Buffer));
             for (key, value) in &rows.puts {
@@ -339,10 +333,10 @@ impl DiskStore {
     /// What nobody waits for.
     fn follow(&mut self) -> Result<(), StoreError> {
         self.writer.look_after_chores()?;
-        if self.syncing.as_ref().is_some_and(JoinHandle::is_finished) {
+        if self.syncing.as_mut().is_some_and(Task::is_done) {
             self.all_synced_so_far()?;
         }
-        if self.writing.as_ref().is_some_and(JoinHandle::is_finished) {
+        if self.writing.as_mut().is_some_and(Task::is_done) {
             self.all_written_so_far()?;
         }
         if self.writing.is_none() {
@@ -354,7 +348,7 @@ impl DiskStore {
         }
         // They rely on what is being synced, and would not hear that it failed.
         if self.writer.has_chores() && self.syncing.is_none() {
-            self.writer.do_chores(&self.directory.db())?;
+            self.writer.do_chores(&self.directory.db());
         }
         let is_beside = self.writing.is_some() || self.syncing.is_some();
         if self.unsynced >= UNSYNCED_BYTES_MAX && self.durability == Durability::Sync && !is_beside {
@@ -382,13 +376,12 @@ impl DiskStore {
     fn sync_some(&mut self) {
         self.unsynced = 0;
         let db = self.directory.db();
-        let sync = move || journal::sync(&db);
-        self.syncing = std::thread::Builder::new().name("tenure-sync".into()).spawn(sync).ok();
+        self.syncing = Some(self.background.begin(move || journal::sync(&db)));
     }
 
     /// A sync that has failed is told once, so whoever syncs next may not hear of it.
     fn all_synced_so_far(&mut self) -> Result<(), StoreError> {
-        match self.syncing.take().map(JoinHandle::join) {
+        match self.syncing.take().map(Task::join) {
             None | Some(Ok(Ok(()))) => Ok(()),
             Some(Ok(Err(error))) => Err(error),
             Some(Err(_)) => Err(StoreError::Io("cannot sync the journal".into())),

@@ -7,7 +7,6 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
@@ -16,6 +15,7 @@ use tenure_core::{Seq, Timestamp, Ttl};
 use super::blocks::{BLOCK_BYTES, Blocks};
 use super::bytes::{ENTRIES_BEGIN, HEADER_BYTES, RECORD_ALIGN, RecordHeader, header, record_bytes};
 use super::{ENTRIES_START, Places, Segment, Segments, failed, sync_folder};
+use crate::store::background::{Background, Task};
 use crate::store::{DiskOptions, Durability, Entry, StoreError, journal};
 
 /// Each segment may have twice as much as the one before, up to a second's worth of a busy server, or this part of what is kept: most
@@ -49,7 +49,8 @@ const PART_MILLIS_MIN: u64 = 60_000;
 pub(in crate::store) struct Writer {
     segments: Arc<Segments>,
     current: Option<Current>,
-    chores: Option<JoinHandle<Result<(), StoreError>>>,
+    background: Background,
+    chores: Option<Task<Result<(), StoreError>>>,
     need: Arc<Need>,
     /// The file of the next segment is ready, or will be when the chores are done.
     is_prepared: bool,
@@ -141,6 +142,7 @@ impl Writer {
         Self {
             segments: Arc::new(segments),
             current: None,
+            background: Background::new("tenure-log"),
             chores: None,
             need: Arc::default(),
             is_prepared: false,
@@ -351,9 +353,9 @@ impl Writer {
 
     /// Beside what else happens, if nothing of the kind does already: syncs all that the database `db` has been told, removes what was
     /// let go, and makes the next file ready if it is time to.
-    pub(in crate::store) fn do_chores(&mut self, db: &Path) -> Result<(), StoreError> {
+    pub(in crate::store) fn do_chores(&mut self, db: &Path) {
         if self.chores.is_some() {
-            return Ok(());
+            return;
         }
         let next = self.needs_next().then(|| {
             let bytes = self.current.as_ref().map_or(self.first_bytes, |current| current.bytes * 2);
@@ -385,22 +387,17 @@ impl Writer {
             }
             Ok(())
         };
-        match std::thread::Builder::new().name("tenure-log".into()).spawn(chores.clone()) {
-            Ok(thread) => self.chores = Some(thread),
-            // They have to be done, whoever does them.
-            Err(_) => chores()?,
-        }
-        Ok(())
+        self.chores = Some(self.background.begin(chores));
     }
 
     /// Hears of chores that are done.
     pub(in crate::store) fn look_after_chores(&mut self) -> Result<(), StoreError> {
-        if self.chores.as_ref().is_some_and(JoinHandle::is_finished) { self.chores_done() } else { Ok(()) }
+        if self.chores.as_mut().is_some_and(Task::is_done) { self.chores_done() } else { Ok(()) }
     }
 
     pub(in crate::store) fn chores_done(&mut self) -> Result<(), StoreError> {
         self.need.is_waited_for.store(true, Ordering::Relaxed);
-        match self.chores.take().map(JoinHandle::join) {
+        match self.chores.take().map(Task::join) {
             None | Some(Ok(Ok(()))) => Ok(()),
             Some(Ok(Err(error))) => Err(error),
             Some(Err(_)) => Err(StoreError::Io("cannot make the next segment of the log ready".into())),
