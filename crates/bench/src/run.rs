@@ -29,12 +29,10 @@ pub(crate) struct Measured {
 
 pub(crate) async fn run(rounds: usize, span: Duration, names: &[String], ldlm: Option<PathBuf>) -> Outcome<Measured> {
     let mut loaded: Vec<_> = LOADS.map(|load| (load, Latency::of_load(load))).into();
-    loaded.retain(|(_, latency)| is_wanted(&format!("{LATENCY}: {}", latency.who), names));
-    let with_latency = !loaded.is_empty();
-    if with_latency && loaded.iter().all(|(load, _)| load.on != On::Disk) {
-        // What the others are compared with.
-        loaded.insert(0, (LOADS[0], Latency::of_load(LOADS[0])));
-    }
+    let is_asked_for = |latency: &Latency| is_wanted(&format!("{LATENCY}: {}", latency.who), names);
+    let with_latency = loaded.iter().any(|(_, latency)| is_asked_for(latency));
+    // The disk is what all others are compared with.
+    loaded.retain(|(load, latency)| is_asked_for(latency) || with_latency && load.on == On::Disk);
     let is_needed = |(work, on): (Work, On)| {
         // What is loaded must be there, and its capacity be known.
         let capacity = work == Work::OwnDeep && loaded.iter().any(|(load, _)| load.on == on || load.of == on);

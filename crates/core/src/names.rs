@@ -177,15 +177,17 @@ pub struct Key(u128);
 /// Where a key's digits are in its text: the beginning and the end of each group.
 const KEY_GROUPS: [(usize, usize); 5] = [(0, 8), (9, 13), (14, 18), (19, 23), (24, 36)];
 
+const DIGITS: [u8; 16] = *b"0123456789abcdef";
+
 /// What each byte is worth as a digit; more than fifteen if it is none.
-const DIGITS: [u8; 256] = {
-    let mut digits = [u8::MAX; 256];
+const WORTH: [u8; 256] = {
+    let mut worth = [u8::MAX; 256];
     let mut value = 0_u8;
     while value < 16 {
-        digits[b"0123456789abcdef"[value as usize] as usize] = value;
+        worth[DIGITS[value as usize] as usize] = value;
         value += 1;
     }
-    digits
+    worth
 };
 
 impl Key {
@@ -215,7 +217,7 @@ impl Key {
         if bytes.len() != 36 {
             return Err(bad());
         }
-        let digit = |byte: u8| DIGITS[usize::from(byte)];
+        let digit = |byte: u8| WORTH[usize::from(byte)];
         let mut bits = [0; 16];
         let mut next = bits.iter_mut();
         // Looked at in the end: a key that is one has no need to ask at each digit.
@@ -239,8 +241,8 @@ impl fmt::Display for Key {
         let mut next = bits.iter();
         for (start, end) in KEY_GROUPS {
             for (pair, byte) in text[start..end].chunks_exact_mut(2).zip(&mut next) {
-                pair[0] = b"0123456789abcdef"[usize::from(byte >> 4)];
-                pair[1] = b"0123456789abcdef"[usize::from(byte & 0xf)];
+                pair[0] = DIGITS[usize::from(byte >> 4)];
+                pair[1] = DIGITS[usize::from(byte & 0xf)];
             }
         }
         f.write_str(core::str::from_utf8(&text).expect("digits and hyphens"))

@@ -30,7 +30,7 @@ impl Background {
         Self { name, thread: None }
     }
 
-    /// It has to be done, whoever does it: if there can be no thread, it is done when this returns.
+    /// It has to be done, whoever does it: if there is no thread, it is done when this returns.
     pub(super) fn begin<T: Send + 'static>(&mut self, work: impl FnOnce() -> T + Send + 'static) -> Task<T> {
         let (tell, done) = mpsc::channel();
         let job = Box::new(move || {
@@ -45,17 +45,15 @@ impl Background {
 
     /// Gives it back if there is nobody to do it.
     fn hand_over(&mut self, job: Job) -> Option<Job> {
-        let job = match &self.thread {
-            Some((jobs, _)) => jobs.send(job).err().map(|SendError(job)| job)?,
-            None => job,
-        };
-        // The first, or the one before was its last.
-        let (jobs, given) = mpsc::channel::<Job>();
-        let work = move || given.into_iter().for_each(|job| job());
-        let Ok(thread) = std::thread::Builder::new().name(self.name.to_owned()).spawn(work) else { return Some(job) };
-        let refused = jobs.send(job).err().map(|SendError(job)| job);
-        self.thread = Some((jobs, thread));
-        refused
+        if self.thread.is_none() {
+            let (jobs, given) = mpsc::channel::<Job>();
+            let work = move || given.into_iter().for_each(|job| job());
+            let thread = std::thread::Builder::new().name(self.name.to_owned()).spawn(work);
+            self.thread = thread.ok().map(|thread| (jobs, thread));
+        }
+        let Some((jobs, _)) = &self.thread else { return Some(job) };
+        // After a panic it is gone.
+        jobs.send(job).err().map(|SendError(job)| job)
     }
 }
 
