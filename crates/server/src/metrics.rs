@@ -3,19 +3,17 @@
 //! How things stand is asked of the engine when somebody scrapes. What happened is counted by the engine when it
 //! is durable, refusals where they are told.
 
-use std::sync::OnceLock;
-use std::time::Duration;
+mod histogram;
 
-use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge};
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use std::sync::{Arc, OnceLock};
+
+use metrics::{Key, KeyName, Metadata, Recorder, SharedString, Unit, counter, describe_counter, describe_gauge, gauge};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use tenure_core::{Query, View};
-use tokio_util::sync::CancellationToken;
 
+use self::histogram::Histogram;
 use crate::error::Error;
 use crate::service::Service;
-
-/// At a million measurements a second, some megabytes.
-const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// From a hand-over within a commit to a job that runs for a day.
 const SECONDS: &[f64] = &[0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1_800.0, 7_200.0, 86_400.0];
@@ -24,26 +22,63 @@ const COMMIT_SECONDS: &[f64] = &[0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.
 /// Powers of four up to the largest batch.
 const COMMANDS: &[f64] = &[1.0, 4.0, 16.0, 64.0, 256.0, 1_024.0, 4_096.0];
 
+/// Counters and gauges as the exporter keeps them, and histograms of our own.
+pub(crate) struct Figures {
+    exporter: PrometheusHandle,
+    histograms: [Arc<Histogram>; 4],
+}
+
 /// The process has one recorder, whoever starts a server in it.
-pub(crate) fn recorder() -> &'static PrometheusHandle {
-    static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
-    RECORDER.get_or_init(|| {
-        let recorder = PrometheusBuilder::new()
-            .set_buckets_for_metric(Matcher::Suffix("_wait_seconds".into()), SECONDS)
-            .and_then(|builder| builder.set_buckets_for_metric(Matcher::Suffix("_hold_seconds".into()), SECONDS))
-            .and_then(|builder| {
-                builder.set_buckets_for_metric(Matcher::Suffix("_commit_seconds".into()), COMMIT_SECONDS)
-            })
-            .and_then(|builder| builder.set_buckets_for_metric(Matcher::Suffix("_commit_commands".into()), COMMANDS))
-            .expect("no list of buckets is empty")
-            .build_recorder();
-        let handle = recorder.handle();
+pub(crate) fn figures() -> &'static Figures {
+    static FIGURES: OnceLock<Figures> = OnceLock::new();
+    FIGURES.get_or_init(|| {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let histograms = [
+            Histogram::new("tenure_wait_seconds", "How long granted requests had waited in a queue", SECONDS),
+            Histogram::new("tenure_hold_seconds", "How long holds lasted", SECONDS),
+            Histogram::new("tenure_commit_seconds", "How long it took to make a batch durable", COMMIT_SECONDS),
+            Histogram::new("tenure_commit_commands", "Commands in a batch", COMMANDS),
+        ];
+        let figures = Figures { exporter: recorder.handle(), histograms: histograms.map(Arc::new) };
         // Somebody who embeds the server may have their own; then theirs is filled, and ours stays empty.
-        let _ = metrics::set_global_recorder(recorder);
+        let _ = metrics::set_global_recorder(Recording { counts: recorder, histograms: figures.histograms.clone() });
         describe();
         count_from_zero();
-        handle
+        figures
     })
+}
+
+/// Where all of the process finds what to count in.
+struct Recording {
+    counts: PrometheusRecorder,
+    histograms: [Arc<Histogram>; 4],
+}
+
+impl Recorder for Recording {
+    fn describe_counter(&self, key: KeyName, unit: Option<Unit>, description: SharedString) {
+        self.counts.describe_counter(key, unit, description);
+    }
+
+    fn describe_gauge(&self, key: KeyName, unit: Option<Unit>, description: SharedString) {
+        self.counts.describe_gauge(key, unit, description);
+    }
+
+    /// Ours come with their descriptions.
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, metadata: &Metadata<'_>) -> metrics::Counter {
+        self.counts.register_counter(key, metadata)
+    }
+
+    fn register_gauge(&self, key: &Key, metadata: &Metadata<'_>) -> metrics::Gauge {
+        self.counts.register_gauge(key, metadata)
+    }
+
+    /// None but ours are shown.
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> metrics::Histogram {
+        let ours = self.histograms.iter().find(|histogram| histogram.name == key.name());
+        ours.map_or_else(metrics::Histogram::noop, |histogram| histogram.clone().into())
+    }
 }
 
 fn describe() {
@@ -59,10 +94,6 @@ fn describe() {
     describe_counter!("tenure_wait_timeouts_total", "Waits that ended without a grant because their time was over");
     describe_counter!("tenure_refusals_total", "Requests not done, by reason");
     describe_counter!("tenure_policy_failures_total", "Decisions made without a pool's script because it failed");
-    describe_histogram!("tenure_wait_seconds", "How long granted requests had waited in a queue");
-    describe_histogram!("tenure_hold_seconds", "How long holds lasted");
-    describe_histogram!("tenure_commit_seconds", "How long it took to make a batch durable");
-    describe_histogram!("tenure_commit_commands", "Commands in a batch");
 }
 
 /// A counter that has counted nothing yet is 0, not absent: alerts compare with what was before.
@@ -82,13 +113,6 @@ fn count_from_zero() {
     }
 }
 
-/// The recorder keeps every single measurement until somebody looks; where nobody scrapes, this does.
-pub(crate) async fn keep_small(closing: CancellationToken) {
-    while closing.run_until_cancelled(tokio::time::sleep(UPKEEP_INTERVAL)).await.is_some() {
-        recorder().run_upkeep();
-    }
-}
-
 pub(crate) async fn render(service: &Service) -> Result<String, Error> {
     if let View::Stats(stats) = service.query(Query::Stats).await? {
         gauge!("tenure_pools").set(stats.pools as f64);
@@ -96,5 +120,10 @@ pub(crate) async fn render(service: &Service) -> Result<String, Error> {
         gauge!("tenure_waiters").set(stats.waiters as f64);
         gauge!("tenure_sessions").set(stats.sessions as f64);
     }
-    Ok(recorder().render())
+    let figures = figures();
+    let mut text = figures.exporter.render();
+    for histogram in &figures.histograms {
+        histogram.render(&mut text).expect("there is room in memory");
+    }
+    Ok(text)
 }

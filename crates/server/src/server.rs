@@ -116,7 +116,7 @@ impl Server {
             listen(config.grpc).await.map_err(|error| StartError::Grpc { addr: config.grpc, error })?;
         let (http, http_addr) =
             listen(config.http).await.map_err(|error| StartError::Http { addr: config.http, error })?;
-        metrics::recorder();
+        metrics::figures();
 
         let service = Service { engine: engine.clone() };
         let (stopping, closing) = (CancellationToken::new(), CancellationToken::new());
@@ -132,7 +132,6 @@ impl Server {
             tasks.spawn(tls.follow(stopping.clone()));
         }
         let app = rest::App { service, ldlm, stopping: stopping.clone() };
-        tasks.spawn(metrics::keep_small(closing.clone()));
         tasks.spawn(http::serve(http, rest::router(app), config, stopping.clone()));
         Ok(Self { grpc_addr, http_addr, engine, health, unsettled, stopping, closing, tasks })
     }
