@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use tenure_core::{Command, Limits, Machine, Policies, Query, Refusal, Seq, SessionId, State, Timestamp, Token, View};
 use tokio::sync::{oneshot, watch};
@@ -21,6 +22,7 @@ use tokio::sync::{oneshot, watch};
 pub use self::committer::Committer;
 pub use self::hosted::Hosting;
 use self::hosted::{Bell, Place};
+use self::turns::Turns;
 use self::writer::Writer;
 use crate::driver::{Driver, Mail};
 use crate::store::{LogReader, Store, StoreError};
@@ -41,6 +43,9 @@ pub struct Options {
     /// Who runs the engine: it is given a future to run until that ends, such as by `tokio::spawn`. Without, the engine has threads of
     /// its own, which is better where there are processors for them.
     pub host: Option<Box<dyn FnOnce(Hosting) + Send>>,
+    /// Gives the processor to other threads, and tells how long it was before it came back. Tests know without trying.
+    #[doc(hidden)]
+    pub give_way: fn() -> Duration,
 }
 
 impl Default for Options {
@@ -51,6 +56,7 @@ impl Default for Options {
             on_fatal: Box::new(stop_the_process),
             policies: None,
             host: None,
+            give_way: turns::give_way,
         }
     }
 }
@@ -107,11 +113,14 @@ impl Embedded {
         let writer = Writer { driver, mailbox, inbox: VecDeque::new(), depth: depth.clone(), clock: clock.clone() };
         let runs = match (options.host, bell) {
             (Some(host), Some(bell)) => {
-                let (hosting, place) = hosted::start(writer, committer, bell);
+                let (hosting, place) = hosted::start(writer, committer, Turns::new(options.give_way), bell);
                 host(hosting);
                 Runs::Hosted(place)
             }
-            _ => Runs::Threads(Mutex::new(threads::start(writer, committer, post.clone()))),
+            _ => {
+                let turns = Turns::new(options.give_way);
+                Runs::Threads(Mutex::new(threads::start(writer, committer, turns, post.clone())))
+            }
         };
         Self {
             post,

@@ -24,6 +24,7 @@ pub use rows::{RowChanges, Rows};
 pub use snapshot::{restore, snapshot};
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use tenure_core::{Event, Seq, Timestamp};
 
@@ -33,6 +34,17 @@ use crate::{EventPage, EventQuery, EventsGone};
 pub trait Store: Send + 'static {
     /// Makes the batch durable as a whole before it returns. After an error nothing more may be committed.
     fn commit(&mut self, commit: Commit) -> Result<(), StoreError>;
+
+    /// Begins to make the batch durable. [`Store::poll`] tells when it is, and until then nothing but rows may be committed. A store that
+    /// can do nothing meanwhile has done it when this returns.
+    fn begin(&mut self, commit: Commit) -> Result<(), StoreError> {
+        self.commit(commit)
+    }
+
+    /// Whether what was begun is durable. It must be polled in a runtime of tokio's that has sockets.
+    fn poll(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+        Poll::Ready(Ok(()))
+    }
 
     /// What is left to do after a commit, and need not be waited for. Errors are as those of a commit.
     fn follow(&mut self) -> Result<(), StoreError> {

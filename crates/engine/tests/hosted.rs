@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
@@ -9,8 +10,8 @@ use std::time::Duration;
 
 use tenure_core::*;
 use tenure_engine::{
-    Answered, Calls, Clock, Commit, Embedded, Engine, Failure, Hosting, LogReader, ManualClock, MemoryStore, Options,
-    ReplyTo, Store, StoreError, answers,
+    Answered, Calls, Clock, Commit, DiskOptions, DiskStore, Embedded, Engine, Failure, Hosting, LogReader, ManualClock,
+    MemoryStore, Options, ReplyTo, Store, StoreError, answers,
 };
 use tokio::time::Instant;
 
@@ -219,6 +220,232 @@ async fn a_stop_answers_whatever_was_handed_over_before_it() {
         answered.push(id);
     }
     assert_eq!(answered, Vec::from_iter(0..COMMANDS));
+}
+
+/// A disk that is given a batch, and says that it is durable, or that it cannot be, when the test wants it to.
+struct Beside {
+    inner: MemoryStore,
+    notes: Notes,
+    ends: Arc<Mutex<Ends>>,
+    begun: Option<Commit>,
+}
+
+#[derive(Default)]
+struct Ends {
+    end: Option<Result<(), StoreError>>,
+    waker: Option<Waker>,
+}
+
+impl Store for Beside {
+    fn commit(&mut self, commit: Commit) -> Result<(), StoreError> {
+        assert!(self.begun.is_none(), "one after the other");
+        self.notes.lock().unwrap().push("commit");
+        self.inner.commit(commit)
+    }
+
+    fn begin(&mut self, commit: Commit) -> Result<(), StoreError> {
+        assert!(self.begun.replace(commit).is_none(), "one after the other");
+        self.notes.lock().unwrap().push("begin");
+        Ok(())
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+        let Some(begun) = &mut self.begun else { return Poll::Ready(Ok(())) };
+        let mut ends = self.ends.lock().unwrap();
+        match ends.end.take() {
+            Some(Ok(())) => {
+                self.notes.lock().unwrap().push("durable");
+                let begun = std::mem::take(begun);
+                self.begun = None;
+                Poll::Ready(self.inner.commit(begun))
+            }
+            Some(failed) => Poll::Ready(failed),
+            None => {
+                ends.waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    fn reader(&self) -> Arc<dyn LogReader> {
+        self.inner.reader()
+    }
+}
+
+/// An engine on such a disk, in the test's own thread.
+struct Bench {
+    engine: Arc<Embedded>,
+    notes: Notes,
+    ends: Arc<Mutex<Ends>>,
+    fatal: Arc<Mutex<Option<String>>>,
+    answers: answers::Sender,
+    received: answers::Receiver,
+}
+
+/// So many commands are worth to be written beside what else is done.
+const MANY: u64 = 100;
+
+impl Bench {
+    async fn new() -> Self {
+        Self::beside_others(|| Duration::ZERO).await
+    }
+
+    /// Who keep the processor for so long when they are given it.
+    async fn beside_others(give_way: fn() -> Duration) -> Self {
+        let (notes, ends, fatal) = (Notes::default(), Arc::<Mutex<Ends>>::default(), Arc::<Mutex<_>>::default());
+        let told = Arc::clone(&fatal);
+        let on_fatal = Box::new(move |error: StoreError| *told.lock().unwrap() = Some(error.to_string()));
+        let options = Options { host: Some(Box::new(spawn)), on_fatal, give_way, ..Options::default() };
+        let store = Beside { inner: MemoryStore::new(), notes: notes.clone(), ends: ends.clone(), begun: None };
+        let engine = Embedded::start(State::new(options.limits.pool_idle), store, Arc::new(clock()), options);
+        engine.tick().await;
+        notes.lock().unwrap().clear();
+        let (answers, received) = answers::channel();
+        Self { engine: Arc::new(engine), notes, ends, fatal, answers, received }
+    }
+
+    /// So many take a lock each, in one batch.
+    async fn submit(&self, ids: std::ops::Range<u64>) {
+        let commands = ids.map(|id| {
+            let reply_to = ReplyTo { id, answers: self.answers.clone(), returns: false };
+            (Command::Acquire(acquire(&format!("pool-{id}"), Wait::Try)), reply_to)
+        });
+        assert!(self.engine.submit_all(commands.collect()).iter().all(Result::is_ok));
+        self.settle().await;
+    }
+
+    fn end(&self, end: Result<(), StoreError>) {
+        let mut ends = self.ends.lock().unwrap();
+        ends.end = Some(end);
+        if let Some(waker) = ends.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Until nobody has anything to do.
+    async fn settle(&self) {
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn answered(&mut self) -> Vec<u64> {
+        std::iter::from_fn(|| self.received.try_recv())
+            .map(|Answered { id, reply }| reply.map(|_| id).unwrap())
+            .collect()
+    }
+
+    fn noted(&self) -> Vec<&'static str> {
+        std::mem::take(&mut self.notes.lock().unwrap())
+    }
+}
+
+#[tokio::test]
+async fn while_a_batch_is_written_others_have_their_turn_and_nothing_is_told_before_it_is_durable() {
+    let mut bench = Bench::new().await;
+    bench.submit(0..MANY).await;
+    // They belong to the next batch, which is applied meanwhile.
+    bench.submit(MANY..2 * MANY).await;
+    bench.submit(2 * MANY..3 * MANY).await;
+    assert_eq!((bench.noted(), bench.answered()), (vec!["begin"], vec![]));
+    bench.end(Ok(()));
+    bench.settle().await;
+    assert_eq!((bench.noted(), bench.answered()), (vec!["durable", "begin"], Vec::from_iter(0..MANY)));
+    bench.end(Ok(()));
+    bench.settle().await;
+    assert_eq!((bench.noted(), bench.answered()), (vec!["durable"], Vec::from_iter(MANY..3 * MANY)));
+    // A few are not worth it.
+    bench.submit(3 * MANY..3 * MANY + 3).await;
+    assert_eq!((bench.noted(), bench.answered()), (vec!["commit"], Vec::from_iter(3 * MANY..3 * MANY + 3)));
+}
+
+#[tokio::test]
+async fn where_others_keep_the_processor_a_batch_is_waited_for_and_they_are_not_given_it_again() {
+    let mut bench = Bench::beside_others(|| Duration::from_secs(60)).await;
+    // While this one is written they are given it for the first time.
+    bench.submit(0..MANY).await;
+    assert_eq!(bench.noted(), ["begin"]);
+    bench.end(Ok(()));
+    bench.settle().await;
+    bench.submit(MANY..2 * MANY).await;
+    assert_eq!((bench.noted(), bench.answered()), (vec!["durable", "commit"], Vec::from_iter(0..2 * MANY)));
+}
+
+#[tokio::test]
+async fn what_is_asked_while_a_batch_is_written_is_told_when_it_is_durable() {
+    let bench = Bench::new().await;
+    bench.submit(0..MANY).await;
+    let engine = bench.engine.clone();
+    let asked = tokio::spawn(async move { engine.query(Query::Stats).await });
+    bench.settle().await;
+    assert!(!asked.is_finished(), "it rests on what is not durable");
+    bench.end(Ok(()));
+    let Ok(Ok(View::Stats(stats))) = asked.await.unwrap() else { panic!("it is answered") };
+    assert_eq!(stats.holds, usize::try_from(MANY).unwrap());
+}
+
+#[tokio::test]
+async fn a_stop_while_a_batch_is_written_waits_for_it_and_answers_what_came_meanwhile() {
+    let mut bench = Bench::new().await;
+    bench.submit(0..MANY).await;
+    bench.submit(MANY..2 * MANY).await;
+    let engine = bench.engine.clone();
+    let stopped = tokio::spawn(async move { engine.stop().await });
+    bench.settle().await;
+    assert!(!stopped.is_finished());
+    bench.end(Ok(()));
+    bench.settle().await;
+    bench.end(Ok(()));
+    stopped.await.unwrap();
+    assert_eq!(bench.answered(), Vec::from_iter(0..2 * MANY));
+    assert_eq!(bench.noted(), ["begin", "durable", "begin", "durable"]);
+}
+
+#[tokio::test]
+async fn after_a_write_that_failed_beside_nothing_is_told_any_more() {
+    let mut bench = Bench::new().await;
+    bench.submit(0..MANY).await;
+    bench.submit(MANY..2 * MANY).await;
+    bench.end(Err(StoreError::Io("the disk is gone".into())));
+    bench.settle().await;
+    assert_eq!(bench.fatal.lock().unwrap().as_deref(), Some("the disk is gone"));
+    assert_eq!((bench.noted(), bench.answered()), (vec!["begin"], vec![]));
+    // Those who wait hear that none will come.
+    drop(bench.answers);
+    assert!(bench.received.recv().await.is_none());
+}
+
+/// The real disk, whose files are filled several times over, and a crash while it is written to.
+#[tokio::test]
+async fn what_was_answered_is_there_after_a_crash_however_it_was_written() {
+    let data = tempfile::tempdir().unwrap();
+    let options = DiskOptions { segment_bytes: Some(256 * 1024), ..DiskOptions::default() };
+    let mut expected = Vec::new();
+    for life in 0..3 {
+        let (store, state) = DiskStore::open(data.path(), options).unwrap();
+        let found: BTreeSet<_> = state.holds().collect();
+        assert!(expected.iter().all(|token| found.contains(token)), "life {life}");
+        let host = Options { host: Some(Box::new(spawn)), ..Options::default() };
+        let engine = Arc::new(Embedded::start(state, store, Arc::new(clock()), host));
+        let (answers, mut received) = answers::channel();
+        for id in 0..5_000 {
+            let reply_to = ReplyTo { id, answers: answers.clone(), returns: false };
+            let lifetime = Some(Lifetime::Kept);
+            let acquire = Acquire { lifetime, ..acquire(&format!("pool-{life}-{id}"), Wait::Try) };
+            engine.submit(Command::Acquire(acquire), reply_to).unwrap();
+            if id % 300 == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        while let Some(Answered { reply: Ok(Reply::Granted(grant)), id }) = received.recv().await {
+            expected.push(grant.token);
+            if id == 4_000 {
+                break;
+            }
+        }
+        engine.kill();
+    }
+    assert!(expected.len() > 12_000);
 }
 
 /// A store with a bug.

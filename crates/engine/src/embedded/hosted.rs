@@ -1,8 +1,9 @@
 //! The writer and the committer in somebody else's thread, as a future: the front end's runtime runs it between its own tasks. For
 //! machines of few processors, where to wake another thread and to be woken by it takes as long as the work.
 //!
-//! A sync stops the whole thread, which does no harm: what is said meanwhile waits in the sockets, and makes up the next batch. Nothing
-//! is locked while others run, so that [`Place::clear`] can end it at any time.
+//! While the disk has one batch the next is gathered and applied. A store that can only write and wait stops the whole thread, which does
+//! little harm: what is said meanwhile waits in the sockets. Nothing is locked while others run, so that [`Place::clear`] can end it at any
+//! time.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -17,7 +18,7 @@ use tokio::time::Sleep;
 
 use super::committer::Committer;
 use super::turns::{LINGER, LOOK_OUT, Turns};
-use super::writer::{Batch, Handled, Writer};
+use super::writer::{Handled, Writer};
 use super::{AbortOnPanic, BATCH_MILLIS_MAX, lock};
 use crate::Clock;
 
@@ -25,23 +26,49 @@ use crate::Clock;
 /// sockets have something, then those who read it hand it over.
 const ROUNDS_BEFORE_BATCH: usize = 2;
 
+/// Batches of fewer commands are waited for, with the whole thread: what comes while they are written takes less time than it takes the system
+/// to write beside something else, and to tell of it.
+const COMMANDS_BESIDE_MIN: usize = 40;
+/// While a batch is written, this thread gives way after so many commands: what the system has to do for the write it does on any processor,
+/// maybe on this one, and for that it would otherwise wait until nobody has anything to say.
+const COMMANDS_BEFORE_YIELD: usize = 32;
+
 /// The engine, to be run by whoever hosts it. It must be polled in a runtime of tokio's that has timers.
 pub type Hosting = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 pub(super) struct Hosted {
     writer: Writer,
     committer: Committer,
-    /// The time of the batch under way.
-    at: Timestamp,
+    /// The time of the batch that is open.
+    open: Option<Timestamp>,
     ends: Ends,
     turns: Turns,
+    /// The last batch was written while others had their turn.
+    was_beside: bool,
+    /// Batches that were answered and after which is still something to do.
+    unfollowed: usize,
 }
 
-/// Whether it goes on after the batch under way.
+/// Whether it goes on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ends {
     No,
+    /// The batch that is open is the last.
     WithThisBatch,
+    /// It is under way.
+    WithTheNextAnswers,
+}
+
+/// What there is to do.
+enum Work {
+    /// What was under way is durable.
+    Answer,
+    /// There is mail, or something is due, and the disk is free.
+    Commit,
+    /// What nobody waits for.
+    Follow,
+    /// There is mail, or something is due, for the batch after the one that is under way.
+    Gather,
 }
 
 /// Where the engine is while it is not at work: whoever takes it out ends it.
@@ -52,8 +79,8 @@ pub(super) struct Place {
 }
 
 /// The engine as a future, and what ends it from outside.
-pub(super) fn start(writer: Writer, committer: Committer, bell: Arc<Bell>) -> (Hosting, Place) {
-    let hosted = Hosted { writer, committer, at: Timestamp::default(), ends: Ends::No, turns: Turns::new() };
+pub(super) fn start(writer: Writer, committer: Committer, turns: Turns, bell: Arc<Bell>) -> (Hosting, Place) {
+    let hosted = Hosted { writer, committer, open: None, ends: Ends::No, turns, was_beside: false, unfollowed: 0 };
     let place = Place { hosted: Arc::new(Mutex::new(Some(hosted))), bell };
     // It goes with the future, also one that is never polled: those who wait for an answer must hear that none will come.
     let cleared = ClearOnDrop(place.clone());
@@ -74,33 +101,33 @@ async fn run(place: &Place) -> Option<()> {
     let mut timer = Timer::default();
     place.step(Hosted::restart)?;
     loop {
-        // What was answered is written before anything else is done.
-        yield_now().await;
-        place.step(Hosted::follow)?;
-        let answered = Instant::now();
-        while place.step(Hosted::looks_out)? && answered.elapsed() < LOOK_OUT {
-            give_way().await;
+        match poll_fn(|cx| place.poll_work(&mut timer, cx)).await? {
+            Work::Answer => {
+                place.step(Hosted::answer)?;
+                // What was answered is written before anything else is done.
+                yield_now().await;
+                place.step(Hosted::follow_if_late)?;
+                let answered = Instant::now();
+                while place.step(Hosted::looks_out)? && answered.elapsed() < LOOK_OUT {
+                    place.give_way().await?;
+                }
+                place.step(Hosted::has_looked_out)?;
+            }
+            Work::Commit => {
+                for _ in 0..place.step(Hosted::rounds)? {
+                    yield_now().await;
+                }
+                place.step(Hosted::gather)?;
+                let began = Instant::now();
+                while place.step(Hosted::lingers)? && began.elapsed() < LINGER {
+                    place.give_way().await?;
+                }
+                place.step(Hosted::commit)?;
+            }
+            Work::Follow => place.step(Hosted::follow)?,
+            Work::Gather => place.step(Hosted::gather)?,
         }
-        place.step(Hosted::has_looked_out)?;
-        poll_fn(|cx| place.poll_work(&mut timer, cx)).await?;
-        // Where callers take turns there is nobody else to hear.
-        let rounds = if place.step(Hosted::takes_turns)? { 0 } else { ROUNDS_BEFORE_BATCH };
-        for _ in 0..rounds {
-            yield_now().await;
-        }
-        place.step(Hosted::begin)?;
-        let began = Instant::now();
-        while place.step(Hosted::lingers)? && began.elapsed() < LINGER {
-            give_way().await;
-        }
-        place.step(Hosted::commit)?;
     }
-}
-
-/// To other tasks, and to other threads that may be about to say something.
-async fn give_way() {
-    std::thread::yield_now();
-    yield_now().await;
 }
 
 impl Place {
@@ -112,18 +139,25 @@ impl Place {
         self.bell.ring();
     }
 
+    /// To other threads, and to other tasks.
+    async fn give_way(&self) -> Option<()> {
+        self.step(|hosted| {
+            hosted.turns.give_way();
+            Some(())
+        })?;
+        yield_now().await;
+        Some(())
+    }
+
     fn step<T>(&self, step: impl FnOnce(&mut Hosted) -> Option<T>) -> Option<T> {
         step(lock(&self.hosted).as_mut()?)
     }
 
-    /// Ready when there is mail, or something is due.
-    fn poll_work(&self, timer: &mut Timer, cx: &mut Context<'_>) -> Poll<Option<()>> {
+    /// None when it is over.
+    fn poll_work(&self, timer: &mut Timer, cx: &mut Context<'_>) -> Poll<Option<Work>> {
         // Before it is looked for: what comes later rings.
         self.bell.listen(cx.waker());
-        let poll = match self.step(|hosted| Some(hosted.poll_work(timer, cx))) {
-            Some(poll) => poll.map(Some),
-            None => Poll::Ready(None),
-        };
+        let poll = self.step(|hosted| Some(hosted.poll_work(timer, cx))).unwrap_or(Poll::Ready(None));
         if poll.is_ready() {
             self.bell.ignore();
         }
@@ -146,19 +180,37 @@ impl Hosted {
         self.committer.commit(restarted).then_some(())
     }
 
-    fn poll_work(&mut self, timer: &mut Timer, cx: &mut Context<'_>) -> Poll<()> {
-        self.writer.empty_mailbox();
-        if self.writer.inbox.is_empty() {
-            timer.poll(self.writer.driver.next_deadline(), &*self.writer.clock, cx)
-        } else {
-            Poll::Ready(())
+    fn poll_work(&mut self, timer: &mut Timer, cx: &mut Context<'_>) -> Poll<Option<Work>> {
+        let is_under_way = self.committer.is_under_way();
+        if is_under_way && self.was_beside {
+            self.turns.give_way();
         }
+        if is_under_way && let Poll::Ready(goes_on) = self.committer.poll(cx) {
+            return Poll::Ready(goes_on.then_some(Work::Answer));
+        }
+        self.writer.empty_mailbox();
+        let is_due = match self.open {
+            None if self.writer.inbox.is_empty() && self.ends == Ends::No => {
+                timer.poll(self.writer.driver.next_deadline(), &*self.writer.clock, cx).is_ready()
+            }
+            _ => false,
+        };
+        let has_mail = !self.writer.inbox.is_empty() && self.ends == Ends::No;
+        let work = match self.open {
+            _ if !is_under_way && (has_mail || is_due || self.open.is_some()) => Work::Commit,
+            // While the disk is at work, if it is.
+            _ if self.unfollowed > 0 => Work::Follow,
+            None if has_mail || is_due => Work::Gather,
+            Some(_) if has_mail && self.takes_more() => Work::Gather,
+            _ => return Poll::Pending,
+        };
+        Poll::Ready(Some(work))
     }
 
     /// Whether the next is about to come, and has not.
     fn looks_out(&mut self) -> Option<bool> {
         self.writer.empty_mailbox();
-        Some(self.turns.are_taken() && self.writer.inbox.is_empty())
+        Some(self.turns.are_taken() && self.writer.inbox.is_empty() && !self.committer.is_under_way())
     }
 
     fn has_looked_out(&mut self) -> Option<()> {
@@ -168,20 +220,28 @@ impl Hosted {
         Some(())
     }
 
-    fn takes_turns(&mut self) -> Option<bool> {
-        Some(self.turns.are_taken())
+    /// How often others have their turn before a batch is begun. Where callers take turns there is nobody else to hear, and what came while
+    /// the disk worked beside was heard then.
+    fn rounds(&mut self) -> Option<usize> {
+        Some(if self.turns.are_taken() || self.was_beside { 0 } else { ROUNDS_BEFORE_BATCH })
     }
 
-    fn begin(&mut self) -> Option<()> {
+    /// Applies the mail that is there, in the batch that is open or in a new one.
+    fn gather(&mut self) -> Option<()> {
         // First the mail, then the time: no lease begins before it was asked for.
         self.writer.empty_mailbox();
-        self.turns.heard(!self.writer.inbox.is_empty());
-        self.at = self.writer.begin();
-        self.handle()
-    }
-
-    fn handle(&mut self) -> Option<()> {
+        if self.open.is_none() {
+            self.turns.heard(!self.writer.inbox.is_empty());
+            self.open = Some(self.writer.begin());
+        } else if !self.takes_more() {
+            return Some(());
+        }
+        let mut handled = 0;
         while self.ends == Ends::No && !self.writer.inbox.is_empty() && !self.writer.driver.is_full() {
+            handled += 1;
+            if self.committer.is_under_way() && handled % COMMANDS_BEFORE_YIELD == 0 {
+                self.turns.give_way();
+            }
             match self.writer.handle_next() {
                 Handled::Open => {}
                 Handled::Last => self.ends = Ends::WithThisBatch,
@@ -191,38 +251,68 @@ impl Hosted {
         Some(())
     }
 
-    /// Whether nobody would gain if the batch were closed now.
-    fn lingers(&mut self) -> Option<bool> {
-        // A batch has one time. What comes much later must not get a lease that began before it was asked for.
-        if self.writer.clock.now().millis_since(self.at) > BATCH_MILLIS_MAX {
-            return Some(false);
-        }
-        self.writer.empty_mailbox();
-        self.handle()?;
-        let is_open = self.ends == Ends::No && self.writer.inbox.is_empty();
-        Some(is_open && !self.writer.driver.is_urgent())
+    /// Whether what comes now may belong to the batch that is open. A batch has one time: what comes much later must not get a lease that
+    /// began before it was asked for.
+    fn takes_more(&self) -> bool {
+        let is_in_time = |at| self.writer.clock.now().millis_since(at) <= BATCH_MILLIS_MAX;
+        self.ends == Ends::No && !self.writer.driver.is_full() && self.open.is_some_and(is_in_time)
     }
 
+    /// Whether nobody would gain if the batch were closed now.
+    fn lingers(&mut self) -> Option<bool> {
+        self.gather()?;
+        let is_alone = self.takes_more() && self.writer.inbox.is_empty();
+        Some(is_alone && !self.writer.driver.is_urgent() && !self.turns.is_crowded())
+    }
+
+    /// Closes the batch that is open and gives it to the disk.
     fn commit(&mut self) -> Option<()> {
-        let Batch { prepared, last } = match self.ends {
-            Ends::No => Batch { prepared: self.writer.driver.finish_without_rows(), last: false },
-            Ends::WithThisBatch => self.writer.last_batch(),
+        self.open = None;
+        let prepared = match self.ends {
+            Ends::No => self.writer.driver.finish_without_rows(),
+            Ends::WithThisBatch | Ends::WithTheNextAnswers => {
+                self.ends = Ends::WithTheNextAnswers;
+                self.writer.last_batch().prepared
+            }
         };
         self.turns.closed(prepared.commands);
-        let goes_on = prepared.is_empty() || self.committer.commit(prepared);
-        self.turns.committed();
-        if last && goes_on {
-            self.committer.follow();
+        if prepared.is_empty() && self.ends == Ends::No {
+            self.turns.committed();
+            return Some(());
         }
-        (goes_on && !last).then_some(())
+        self.was_beside = prepared.commands >= COMMANDS_BESIDE_MIN && !self.turns.is_crowded();
+        let begun =
+            if self.was_beside { self.committer.begin(prepared) } else { self.committer.begin_and_wait(prepared) };
+        begun.then_some(())
+    }
+
+    /// What was under way is durable: says so.
+    fn answer(&mut self) -> Option<()> {
+        let answers = self.committer.done();
+        self.turns.committed();
+        self.committer.deliver(answers);
+        self.unfollowed += 1;
+        if self.ends == Ends::WithTheNextAnswers {
+            self.follow()?;
+            return None;
+        }
+        Some(())
+    }
+
+    /// A store that does nothing beside the commits leaves no other time for it as long as there is always mail.
+    fn follow_if_late(&mut self) -> Option<()> {
+        if self.unfollowed > 1 { self.follow() } else { Some(()) }
     }
 
     fn follow(&mut self) -> Option<()> {
-        let goes_on = match self.writer.driver.rows_due() {
-            Some(rows) => self.committer.commit_rows(rows),
-            None => true,
-        };
-        (goes_on && self.committer.follow()).then_some(())
+        self.unfollowed = 0;
+        // They are as of the last batch that was closed.
+        if self.open.is_none()
+            && let Some(rows) = self.writer.driver.rows_due()
+        {
+            self.committer.add_rows(rows);
+        }
+        self.committer.follow().then_some(())
     }
 }
 

@@ -19,11 +19,11 @@ use crate::driver::Prepared;
 const COMMANDS_WITHOUT_HANDOVER_MAX: usize = COMMANDS_IN_TURN_MAX;
 
 /// The engine's threads, which end when the writer finds in its mail that they are to.
-pub(super) fn start(writer: Writer, committer: Committer, post: Post) -> Vec<JoinHandle<()>> {
+pub(super) fn start(writer: Writer, committer: Committer, turns: Turns, post: Post) -> Vec<JoinHandle<()>> {
     let (commits, prepared) = mpsc::channel();
     let committer = Arc::new(Mutex::new(committer));
     let disk = Arc::new(Disk::default());
-    let writer = Threaded { writer, commits, committer: committer.clone(), disk: disk.clone(), turns: Turns::new() };
+    let writer = Threaded { writer, commits, committer: committer.clone(), disk: disk.clone(), turns };
     vec![
         spawn("tenure-writer", move || writer.run()),
         spawn("tenure-commit", move || commit_all(&prepared, &committer, &disk, &post)),
@@ -154,7 +154,10 @@ impl Threaded {
                 self.writer.open(letter);
                 return true;
             }
-            std::thread::yield_now();
+            if self.turns.is_crowded() {
+                return false;
+            }
+            self.turns.give_way();
         }
         false
     }

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::task::{Context, Poll, ready};
 
 use fjall::{Database, Keyspace, PersistMode};
 use tenure_core::{Seq, State, Timestamp, Ttl};
@@ -101,6 +102,8 @@ pub struct DiskStore {
     may_let_go: bool,
     is_used: bool,
     failed: bool,
+    /// What was begun and is not yet known to be durable.
+    under_way: Option<Commit>,
 }
 
 /// The log as readers see it: nothing before it is durable.
@@ -165,6 +168,7 @@ impl DiskStore {
             may_let_go: true,
             is_used: false,
             failed: false,
+            under_way: None,
         };
         store.take_over(&mut recovered).inspect_err(|_| store.failed = true)?;
         Ok((store, recovered.state))
@@ -217,29 +221,56 @@ impl DiskStore {
         self.writer.chores_done()
     }
 
-    /// Makes a batch durable; the database gets the rows later.
-    fn write(&mut self, commit: Commit) -> Result<(), StoreError> {
+    /// Begins to make a batch durable, beside what else is done if it may be; the database gets the rows later.
+    fn begin_to_write(&mut self, commit: Commit, beside: bool) -> Result<(), StoreError> {
         self.is_used = true;
         self.mark_unsynced()?;
-        if let Some(entry) = commit.entry {
+        if let Some(entry) = &commit.entry {
             assert_eq!(entry.first.0, self.log.last().0 + 1, "entries are committed in order, without a gap");
-            let value = codec::encode_entry(&entry);
-            let sync = self.durability == Durability::Sync;
-            self.may_let_go |= self.writer.append(&entry, &value, sync, self.retention.age)?;
+            let value = codec::encode_entry(entry);
+            let (sync, age) = (self.durability == Durability::Sync, self.retention.age);
+            self.may_let_go |= match beside && sync {
+                true => self.writer.begin_to_append(entry, &value, age)?,
+                false => self.writer.append(entry, &value, sync, age)?,
+            };
+        }
+        self.under_way = Some(commit);
+        Ok(())
+    }
+
+    /// What was begun is in the log, as durable as it is to be.
+    fn written(&mut self) -> Result<(), StoreError> {
+        let Some(commit) = self.under_way.take() else { return Ok(()) };
+        if let Some(entry) = commit.entry {
             self.all_synced()?;
             // Only now: it is durable.
-            self.log.recent.write().unwrap_or_else(PoisonError::into_inner).push(entry.clone());
             self.log.last_at.store(entry.at.as_millis(), Ordering::Relaxed);
-            self.log.last.store(entry.last().0, Ordering::Release);
+            let last = entry.last().0;
+            self.log.recent.write().unwrap_or_else(PoisonError::into_inner).push(entry);
+            self.log.last.store(last, Ordering::Release);
         }
         if let Some(rows) = commit.rows {
-            // There is place for one, beside those that are being written.
-            if self.rows.is_some() {
-                self.write_rows()?;
-            }
-            self.rows = Some(rows);
+            self.add_rows(rows)?;
         }
         Ok(())
+    }
+
+    fn add_rows(&mut self, rows: RowChanges) -> Result<(), StoreError> {
+        self.is_used = true;
+        self.mark_unsynced()?;
+        // There is place for one, beside those that are being written.
+        if self.rows.is_some() {
+            self.write_rows()?;
+        }
+        self.rows = Some(rows);
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        match self.failed {
+            true => Err(StoreError::Io("an earlier commit failed, so nobody knows what is on the disk".into())),
+            false => Ok(()),
+        }
     }
 
     /// The mark is there before the first write that it is about.
@@ -401,10 +432,23 @@ impl DiskStore {
 
 impl Store for DiskStore {
     fn commit(&mut self, commit: Commit) -> Result<(), StoreError> {
-        if self.failed {
-            return Err(StoreError::Io("an earlier commit failed, so nobody knows what is on the disk".into()));
+        self.check()?;
+        match commit {
+            // Nothing that could meet what is under way.
+            Commit { entry: None, rows } => rows.map_or(Ok(()), |rows| self.add_rows(rows)),
+            commit => self.begin_to_write(commit, false).and_then(|()| self.written()),
         }
-        self.write(commit).inspect_err(|_| self.failed = true)
+        .inspect_err(|_| self.failed = true)
+    }
+
+    fn begin(&mut self, commit: Commit) -> Result<(), StoreError> {
+        self.check()?;
+        self.begin_to_write(commit, true).inspect_err(|_| self.failed = true)
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+        let written = ready!(self.writer.poll(cx)).and_then(|()| self.written());
+        Poll::Ready(written.inspect_err(|_| self.failed = true))
     }
 
     fn follow(&mut self) -> Result<(), StoreError> {
@@ -419,7 +463,8 @@ impl Store for DiskStore {
 impl Drop for DiskStore {
     fn drop(&mut self) {
         // They must not outlive the lock.
-        for done in [self.all_written_so_far(), self.all_synced_so_far(), self.writer.chores_done()] {
+        for done in [self.writer.wait(), self.all_written_so_far(), self.all_synced_so_far(), self.writer.chores_done()]
+        {
             self.failed |= told(done);
         }
         if self.is_used && !self.failed {

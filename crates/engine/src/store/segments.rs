@@ -6,6 +6,11 @@
 
 mod blocks;
 mod bytes;
+#[cfg_attr(
+    not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))),
+    path = "segments/no_ring.rs"
+)]
+mod ring;
 mod writer;
 
 use std::collections::VecDeque;

@@ -71,7 +71,7 @@ mod tests {
     fn what_is_not_in_a_full_block_is_written_again_with_what_comes_next() {
         let mut blocks = Blocks::default();
         let mut file = vec![7; 5 * BLOCK_BYTES];
-        let (mut start, mut all) = (0, Vec::new());
+        let (mut start, mut all) = (0, Vec::<u8>::new());
         for (byte, length) in [(1, 10), (2, BLOCK_BYTES - 10), (3, 1), (4, 2 * BLOCK_BYTES), (5, 100)] {
             let bytes = vec![byte; length];
             all.extend(&bytes);

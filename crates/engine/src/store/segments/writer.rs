@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
@@ -14,6 +15,7 @@ use tenure_core::{Seq, Timestamp, Ttl};
 
 use super::blocks::{BLOCK_BYTES, Blocks};
 use super::bytes::{ENTRIES_BEGIN, HEADER_BYTES, RECORD_ALIGN, RecordHeader, header, record_bytes};
+use super::ring::{Ring, Written};
 use super::{ENTRIES_START, Places, Segment, Segments, failed, sync_folder};
 use crate::store::background::{Background, Task};
 use crate::store::{DiskOptions, Durability, Entry, StoreError, journal};
@@ -60,8 +62,10 @@ pub(in crate::store) struct Writer {
     spare: Option<Segment>,
     /// Files that cannot be read, and go with those around them.
     unreadable: Vec<u64>,
-    /// How the current file ends.
+    /// How the current file ends. The ring has it while that is written.
     blocks: Blocks,
+    /// None as long as nobody needed one, or where there is none.
+    ring: Option<Ring>,
     durability: Durability,
     first_bytes: u64,
     bytes_max: u64,
@@ -102,6 +106,18 @@ struct Current {
     /// Where the next entry goes.
     at: u64,
     bytes: u64,
+    /// The entry that is being written there, and its length.
+    adds: Option<(Seq, u64)>,
+}
+
+impl Current {
+    /// What is being written is on the disk: only now it can be found.
+    fn added(&mut self, need: &Need) {
+        let (first, bytes) = self.adds.take().expect("something was written");
+        self.places.entries.write().unwrap_or_else(PoisonError::into_inner).push((first, self.at));
+        self.at += bytes;
+        need.note(self);
+    }
 }
 
 /// What a segment is written by, beside the file that it is read by.
@@ -150,6 +166,7 @@ impl Writer {
             spare: None,
             unreadable,
             blocks: Blocks::default(),
+            ring: None,
             durability: options.durability,
             first_bytes: bytes(FIRST_BYTES),
             bytes_max: bytes(bytes_max),
@@ -208,6 +225,7 @@ impl Writer {
             out,
             at: end.at,
             bytes: end.at,
+            adds: None,
         });
         Ok(())
     }
@@ -230,6 +248,73 @@ impl Writer {
         sync: bool,
         age: Ttl,
     ) -> Result<bool, StoreError> {
+        let begins = self.prepare(entry, value, sync, age)?;
+        self.write(sync)?;
+        Ok(begins)
+    }
+
+    /// Appends an entry and begins to sync it, if that can be done beside other things; otherwise it is done when this returns.
+    /// [`Writer::poll`] tells when it is. Says whether that took a new segment.
+    pub(in crate::store) fn begin_to_append(
+        &mut self,
+        entry: &Entry,
+        value: &[u8],
+        age: Ttl,
+    ) -> Result<bool, StoreError> {
+        let begins = self.prepare(entry, value, true, age)?;
+        let current = self.current.as_ref().expect("it is prepared");
+        if current.out.is_direct
+            && let Some(ring) = self.ring.take().or_else(Ring::open)
+        {
+            match ring.write(&current.out.file, std::mem::take(&mut self.blocks), current.out.start) {
+                Ok(writing) => {
+                    self.ring = Some(writing);
+                    return Ok(begins);
+                }
+                Err(blocks) => self.blocks = blocks,
+            }
+        }
+        self.write(true)?;
+        Ok(begins)
+    }
+
+    /// Ready when what was appended last is on the disk.
+    pub(in crate::store) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+        match self.ring.as_mut().filter(|ring| ring.is_writing()) {
+            Some(ring) => {
+                let written = ready!(ring.poll(cx));
+                Poll::Ready(self.written(written))
+            }
+            None => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Waits for it.
+    pub(in crate::store) fn wait(&mut self) -> Result<(), StoreError> {
+        let written = self.ring.as_mut().filter(|ring| ring.is_writing()).map(Ring::wait);
+        written.map_or(Ok(()), |written| self.written(written))
+    }
+
+    /// What the ring says of the entry that was appended last.
+    fn written(&mut self, (mut blocks, result): Written) -> Result<(), StoreError> {
+        let length = blocks.whole().len();
+        self.blocks = blocks;
+        let current = self.current.as_mut().expect("it was written there");
+        match result {
+            Ok(written) if written == length => {
+                current.out.start += self.blocks.keep_last();
+                current.added(&self.need);
+                Ok(())
+            }
+            // Nothing failed yet, but not all of it was done.
+            Ok(_) => self.write(true),
+            Err(error) if is_impossible(&error) => self.write(true),
+            Err(error) => Err(failed(&self.segments.path(current.number), &error)),
+        }
+    }
+
+    /// Puts an entry where the next write finds it.
+    fn prepare(&mut self, entry: &Entry, value: &[u8], sync: bool, age: Ttl) -> Result<bool, StoreError> {
         let part = Ttl::from_millis((age.as_millis() / PARTS_OF_AGE).max(PART_MILLIS_MIN));
         let is_old = self.current.as_ref().is_some_and(|current| current.since + part <= entry.at);
         let begins = is_old || !self.has_room(value) && !self.grow(value)?;
@@ -243,13 +328,16 @@ impl Writer {
         self.blocks.extend(&header.sealed(current.salt, value));
         self.blocks.extend(value);
         self.blocks.pad(RECORD_ALIGN);
+        current.adds = Some((entry.first, record_bytes(value) as u64));
+        Ok(begins)
+    }
+
+    fn write(&mut self, sync: bool) -> Result<(), StoreError> {
+        let current = self.current.as_mut().expect("it is prepared");
         let path = self.segments.path(current.number);
         current.out.write(&mut self.blocks, sync, &path).map_err(|error| failed(&path, &error))?;
-        // Only now: it is durable.
-        current.places.entries.write().unwrap_or_else(PoisonError::into_inner).push((entry.first, current.at));
-        current.at += record_bytes(value) as u64;
-        self.need.note(current);
-        Ok(begins)
+        current.added(&self.need);
+        Ok(())
     }
 
     /// Makes the file larger in which an earlier server stopped, if that is enough.
@@ -294,7 +382,7 @@ impl Writer {
         self.is_prepared = false;
         self.segments.listed_mut().push_back(Segment { number, base: entry.first, at: entry.at, salt, bytes });
         let places = Arc::new(Places { file, entries: RwLock::default() });
-        self.set_current(Current { number, since: entry.at, salt, places, out, at: ENTRIES_START, bytes });
+        self.set_current(Current { number, since: entry.at, salt, places, out, at: ENTRIES_START, bytes, adds: None });
         Ok(())
     }
 
@@ -430,7 +518,7 @@ impl Out {
 
     fn write(&mut self, blocks: &mut Blocks, sync: bool, path: &Path) -> io::Result<()> {
         let mut written = self.file.write_all_at(blocks.whole(), self.start);
-        if self.is_direct && is_impossible(&written) {
+        if self.is_direct && written.as_ref().is_err_and(is_impossible) {
             *self = Self::open(path, self.start, false)?;
             written = self.file.write_all_at(blocks.whole(), self.start);
         }
@@ -461,9 +549,8 @@ fn open_direct(path: &Path, flags: OFlags) -> Option<File> {
 }
 
 /// Some file systems say so only then; and some want larger blocks.
-fn is_impossible(written: &io::Result<()>) -> bool {
-    let is_why = |kind| matches!(kind, io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported);
-    written.as_ref().is_err_and(|error| is_why(error.kind()))
+fn is_impossible(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
 }
 
 /// Makes a file at least this large, of blocks that have been written; as slowly as the need allows, if there is time.
@@ -490,7 +577,7 @@ fn make(path: &Path, bytes: u64, need: Option<&Need>) -> io::Result<()> {
             let piece = &zeros.whole()[..piece];
             let written = direct.as_ref().map(|direct| direct.write_all_at(piece, at));
             match written {
-                Some(written) if !is_impossible(&written) => written?,
+                Some(written) if !written.as_ref().is_err_and(is_impossible) => written?,
                 _ => {
                     direct = None;
                     file.write_all_at(piece, at)?;
