@@ -237,6 +237,7 @@ pub(crate) fn run(args: Args) -> Result<(), Exit> {
     let (storage, config) = (options.storage(), options.config()?);
     security::warn_if_open(&config);
     raise_file_limit();
+    take_small_pages();
     let runtime = options.runtime().enable_all().build().map_err(Exit::Setup)?;
     runtime.block_on(async {
         let stop = StopSignal::listen().map_err(Exit::Setup)?;
@@ -282,6 +283,15 @@ fn raise_file_limit() {
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         tracing::warn!(%error, "the limit of open files, and so of connections, stays as it is");
+    }
+}
+
+/// A huge page is cleared as a whole before any of it can be used, and meanwhile nobody is answered: some milliseconds, where the system has
+/// to get the memory from elsewhere.
+fn take_small_pages() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
+        tracing::debug!(%error, "the system decides about huge pages");
     }
 }
 

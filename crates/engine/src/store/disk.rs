@@ -319,7 +319,7 @@ impl DiskStore {
 
     /// What writes them. The database never has what the log has not, whatever of both is lost.
     fn rows_to_write(&mut self) -> Result<Option<impl FnOnce() -> Result<(), StoreError> + Send + use<>>, StoreError> {
-        let Some(rows) = self.rows.take() else { return Ok(None) };
+        let Some(mut rows) = self.rows.take() else { return Ok(None) };
         assert!(rows.watermark <= self.log.last(), "rows never have what the log has not");
         if self.durability == Durability::Os {
             self.writer.sync()?;
@@ -336,6 +336,8 @@ impl DiskStore {
         }
         let (db, keyspaces) = (self.db.clone(), self.keyspaces.clone());
         Ok(Some(move || {
+            // In order, because the database finds the place of a row the faster the nearer it is to that of the row before.
+            rows.puts.sort_unstable();
             let mut batch = db.batch().durability(Some(PersistMode::Buffer));
             for (key, value) in &rows.puts {
                 batch.insert(&keyspaces.rows, key.as_slice(), value.as_slice());

@@ -13,6 +13,14 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
+    /// So many zeros.
+    pub(super) fn zeros(length: usize) -> Self {
+        let mut zeros = Self::default();
+        zeros.reserve(length);
+        zeros.length = length;
+        zeros
+    }
+
     pub(super) fn extend(&mut self, bytes: &[u8]) {
         self.reserve(bytes.len());
         let end = self.begin + self.length;

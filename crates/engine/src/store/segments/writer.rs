@@ -564,7 +564,6 @@ fn make(path: &Path, bytes: u64, need: Option<&Need>) -> io::Result<()> {
         return Ok(());
     }
     let mut zeros = Blocks::default();
-    zeros.extend(&vec![0; PIECE_BYTES_MAX]);
     let is_whole = had.is_multiple_of(BLOCK_BYTES as u64);
     let mut direct = is_whole.then(|| open_direct(path, OFlags::empty())).flatten();
     let mut grow = || -> io::Result<()> {
@@ -574,6 +573,10 @@ fn make(path: &Path, bytes: u64, need: Option<&Need>) -> io::Result<()> {
             let need = need.filter(|need| !need.is_waited_for());
             let most = if need.is_some() { PIECE_BYTES } else { PIECE_BYTES_MAX };
             let piece = usize::try_from(bytes - at).map_or(most, |left| left.min(most));
+            // No more than is needed: to be given memory takes the system about as long as to write it.
+            if zeros.whole().len() < piece {
+                zeros = Blocks::zeros(piece);
+            }
             let piece = &zeros.whole()[..piece];
             let written = direct.as_ref().map(|direct| direct.write_all_at(piece, at));
             match written {
