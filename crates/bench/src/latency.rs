@@ -1,7 +1,7 @@
 //! Latencies under a load that does not wait: what is asked of whom, and how it is told.
 
 use crate::pace::{self, Latencies};
-use crate::plan::{BARE, On, REDIS, STREAM};
+use crate::plan::{BARE, BARE_UNARY, On, REDIS, STREAM, UNARY};
 use crate::report::{self, NOT_MEASURED, Spread};
 
 /// How much is asked, and of whom.
@@ -14,11 +14,13 @@ pub(crate) struct Load {
 }
 
 /// The disk by itself first, for those that rest on it.
-pub(crate) const LOADS: [Load; 6] = [
+pub(crate) const LOADS: [Load; 8] = [
     Load { on: On::Disk, percent: 50, of: On::Disk },
     Load { on: STREAM, percent: 50, of: STREAM },
     Load { on: STREAM, percent: 90, of: STREAM },
     Load { on: BARE, percent: 50, of: STREAM },
+    Load { on: UNARY, percent: 50, of: UNARY },
+    Load { on: BARE_UNARY, percent: 50, of: UNARY },
     Load { on: REDIS, percent: 50, of: REDIS },
     Load { on: REDIS, percent: 90, of: REDIS },
 ];

@@ -94,6 +94,39 @@ async fn take_turns<C: Connection>(mut connection: C, what: What, counts: Arc<Co
     Ok(())
 }
 
+/// Threads that compute and do nothing else, one for each processor: what a server meets that has the machine not to itself. They end when
+/// this goes.
+pub(crate) struct Crowd {
+    over: Arc<AtomicBool>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Crowd {
+    pub(crate) fn start() -> std::io::Result<Self> {
+        let mut crowd = Self { over: Arc::default(), threads: Vec::new() };
+        for _ in 0..std::thread::available_parallelism()?.get() {
+            let over = crowd.over.clone();
+            let compute = move || {
+                let mut number = 0_u64;
+                while !over.load(Ordering::Relaxed) {
+                    number = std::hint::black_box(number.wrapping_add(1));
+                }
+            };
+            crowd.threads.push(std::thread::Builder::new().name("crowd".to_owned()).spawn(compute)?);
+        }
+        Ok(crowd)
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            thread.join().expect("to compute nothing does not panic");
+        }
+    }
+}
+
 /// What becomes of tasks when the time is up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Then {

@@ -8,6 +8,8 @@ use crate::program::Program;
 pub(crate) enum Work {
     Disk,
     OwnDeep,
+    /// The same, while others want the processors too.
+    OwnDeepCrowded,
     OwnWide,
     OwnDeepInMemory,
     OwnWideInMemory,
@@ -53,7 +55,7 @@ pub(crate) enum On {
 }
 
 pub(crate) const STREAM: On = On::Server(Server::Tenure, Way::Stream);
-const UNARY: On = On::Server(Server::Tenure, Way::Unary);
+pub(crate) const UNARY: On = On::Server(Server::Tenure, Way::Unary);
 const CLIENT: On = On::Server(Server::Tenure, Way::Client);
 const BY_LDLM: On = On::Server(Server::Tenure, Way::Ldlm);
 const IN_PYTHON: On = On::Server(Server::Tenure, Way::Program(Program::Python));
@@ -68,7 +70,7 @@ const ETCD: On = On::Server(Server::Etcd, Way::Etcd);
 const LDLM: On = On::Server(Server::Ldlm, Way::Ldlm);
 const LDLM_IN_MEMORY: On = On::Server(Server::LdlmInMemory, Way::Ldlm);
 pub(crate) const BARE: On = On::Server(Server::Bare, Way::Stream);
-const BARE_UNARY: On = On::Server(Server::Bare, Way::Unary);
+pub(crate) const BARE_UNARY: On = On::Server(Server::Bare, Way::Unary);
 const LDLM_BY_PY_LDLM: On = On::Server(Server::Ldlm, Way::Program(Program::PyLdlm));
 
 pub(crate) const ROWS: &[(Work, On)] = &[
@@ -80,6 +82,8 @@ pub(crate) const ROWS: &[(Work, On)] = &[
     (Work::OwnDeep, ETCD),
     (Work::OwnDeep, LDLM),
     (Work::OwnDeep, BARE),
+    (Work::OwnDeepCrowded, STREAM),
+    (Work::OwnDeepCrowded, REDIS),
     (Work::OwnWide, UNARY),
     (Work::OwnWide, BY_LDLM),
     (Work::OwnWide, REDIS),
@@ -128,6 +132,12 @@ pub(crate) const AIMS: &[Aim] = &[
         aim: "≥ 1.5",
         ours: (Work::OwnDeep, STREAM),
         theirs: (Work::OwnDeep, REDIS),
+    },
+    Aim {
+        what: "stream / Redis, the same, beside threads that compute",
+        aim: "",
+        ours: (Work::OwnDeepCrowded, STREAM),
+        theirs: (Work::OwnDeepCrowded, REDIS),
     },
     Aim {
         what: "stream / etcd, own names, 4 x 64",
@@ -201,10 +211,21 @@ pub(crate) const WINDOW_PLACES: u32 = 10_000;
 /// Longer than any run.
 pub(crate) const LONG_LEASE_MILLIS: u64 = 3_600_000;
 
+impl On {
+    /// The pairs or syncs a second that count as what this can do.
+    pub(crate) fn capacity(self) -> Work {
+        match self {
+            Self::Disk => Work::Disk,
+            Self::Server(_, way) => Work::of_own_names(way),
+        }
+    }
+}
+
 impl Work {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Disk,
         Self::OwnDeep,
+        Self::OwnDeepCrowded,
         Self::OwnWide,
         Self::OwnDeepInMemory,
         Self::OwnWideInMemory,
@@ -216,10 +237,18 @@ impl Work {
         Self::Clients,
     ];
 
+    /// With as many connections as go with a way to ask.
+    pub(crate) fn of_own_names(way: Way) -> Self {
+        if way == Way::Unary { Self::OwnWide } else { Self::OwnDeep }
+    }
+
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Disk => "The disk alone: append 256 bytes and sync",
             Self::OwnDeep => "Own names, 4 connections x 64 tasks",
+            Self::OwnDeepCrowded => {
+                "Own names, 4 connections x 64 tasks, beside a thread that computes for each processor"
+            }
             Self::OwnWide => "Own names, 32 connections",
             Self::OwnDeepInMemory => "Own names, 4 connections x 64 tasks, not durable",
             Self::OwnWideInMemory => "Own names, 32 connections, not durable",
@@ -250,7 +279,12 @@ impl Work {
         }
         match self {
             Self::Disk => Shape { connections: 1, tasks: 1 },
-            Self::OwnDeep | Self::OwnDeepInMemory | Self::Machines | Self::Window | Self::Clients => DEEP,
+            Self::OwnDeep
+            | Self::OwnDeepCrowded
+            | Self::OwnDeepInMemory
+            | Self::Machines
+            | Self::Window
+            | Self::Clients => DEEP,
             Self::OwnWide | Self::OwnWideInMemory => WIDE,
             Self::Hot | Self::Semaphore if way == Way::Stream => DEEP_HOT,
             Self::Hot | Self::Semaphore => WIDE,
@@ -271,6 +305,7 @@ impl Work {
         match self {
             Self::Disk
             | Self::OwnDeep
+            | Self::OwnDeepCrowded
             | Self::OwnWide
             | Self::OwnDeepInMemory
             | Self::OwnWideInMemory
@@ -313,6 +348,7 @@ impl On {
             Self::Server(Server::Etcd, _) => "etcd",
             Self::Server(Server::Ldlm, _) => "LDLM with state file",
             Self::Server(Server::LdlmInMemory, _) => "LDLM in memory",
+            Self::Server(Server::Bare, Way::Unary) => "nothing but the sync, unary calls",
             Self::Server(Server::Bare, _) => "nothing but the sync",
         }
     }

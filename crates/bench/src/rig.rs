@@ -102,6 +102,7 @@ async fn closed_by<C: Connection>(address: &str, way: Way, work: Work, run: usiz
     if work == Work::Crowd {
         until_waiting(address, &work.pool(run)).await?;
     }
+    let _crowd = if work == Work::OwnDeepCrowded { Some(load::Crowd::start()?) } else { None };
     running.measure(span, work.then()).await
 }
 
@@ -119,9 +120,10 @@ async fn until_waiting(address: &str, pool: &str) -> Outcome<()> {
 
 /// An open loop of pairs of own names.
 pub(crate) async fn open(address: &str, way: Way, rate: f64, span: Duration) -> Outcome<Latencies> {
-    let connections = Work::OwnDeep.shape(way).connections;
+    let connections = Work::of_own_names(way).shape(way).connections;
     match way {
         Way::Redis => pace::run::<Redis>(address, connections, rate, span).await,
+        Way::Unary => pace::run::<tenure::Unary>(address, connections, rate, span).await,
         _ => pace::run::<tenure::Stream>(address, connections, rate, span).await,
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::latency::{self, LOADS, Latency, Load};
 use crate::load::Outcome;
-use crate::plan::{AIMS, Aim, On, ROWS, STREAM, Work};
+use crate::plan::{AIMS, Aim, On, ROWS, STREAM, UNARY, Work};
 use crate::report::{self, Ratio, Row, Table};
 use crate::restart::{self, Restart};
 use crate::rig::{self, Rig};
@@ -35,7 +35,7 @@ pub(crate) async fn run(rounds: usize, span: Duration, names: &[String], ldlm: O
     loaded.retain(|(load, latency)| is_asked_for(latency) || with_latency && load.on == On::Disk);
     let is_needed = |(work, on): (Work, On)| {
         // What is loaded must be there, and its capacity be known.
-        let capacity = work == Work::OwnDeep && loaded.iter().any(|(load, _)| load.on == on || load.of == on);
+        let capacity = loaded.iter().any(|(load, _)| [load.on, load.of].contains(&on) && work == on.capacity());
         let disk = with_latency && on == On::Disk;
         capacity || disk || is_wanted(&name(work, on), names)
     };
@@ -76,8 +76,7 @@ pub(crate) async fn run(rounds: usize, span: Duration, names: &[String], ldlm: O
             }
         }
         for (Load { on, percent, of }, latency) in loaded.iter_mut().filter(|load| load.1.missing.is_none()) {
-            let work = if *of == On::Disk { Work::Disk } else { Work::OwnDeep };
-            let capacity = rows.iter().find(|row| (row.0, row.1) == (work, *of)).map(|row| &row.2);
+            let capacity = rows.iter().find(|row| (row.0, row.1) == (of.capacity(), *of)).map(|row| &row.2);
             let Some(&capacity) = capacity.and_then(|row| row.figures.get(round - 1)) else {
                 latency.missing = capacity.and_then(|row| row.missing.clone());
                 continue;
@@ -130,7 +129,9 @@ fn ratios(rows: &[(Work, On, Row)], syncs: &Latency, loaded: &[(Load, Latency)])
         })
         .collect();
     let half_loaded = loaded.iter().find(|(load, _)| load.on == On::Disk).map(|(_, latency)| latency);
-    for (Load { on, percent, of }, latency) in loaded.iter().filter(|(load, _)| [STREAM, On::Disk].contains(&load.of)) {
+    for (Load { on, percent, of }, latency) in
+        loaded.iter().filter(|(load, _)| [STREAM, UNARY, On::Disk].contains(&load.of))
+    {
         let asked = if *on == On::Disk { "a sync" } else { "an acquire" };
         let load = if on == of { "load" } else { "of Tenure's load" };
         let what = format!("{}: p99 of {asked} at {percent} % {load}", on.who());
