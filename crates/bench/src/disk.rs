@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::pace::{self, Latencies, Pace};
+use crate::pace::{Latencies, Pace};
 
 /// As long as the log entry of a batch with two events.
 const ENTRY: [u8; 256] = [7; 256];
@@ -14,27 +14,27 @@ const ENTRY: [u8; 256] = [7; 256];
 /// How many a second, and how long each took.
 pub(crate) fn syncs(folder: &Path, span: Duration) -> std::io::Result<(f64, Latencies)> {
     let mut file = File::create(folder.join("syncs"))?;
-    let mut latencies = pace::latencies();
     let started = Instant::now();
+    let mut latencies = Latencies::since(started);
     while started.elapsed() < span {
         let begun = Instant::now();
         file.write_all(&ENTRY)?;
         file.sync_data()?;
-        pace::record(&mut latencies, begun.elapsed());
+        latencies.record(begun, begun.elapsed());
     }
-    Ok((latencies.len() as f64 / started.elapsed().as_secs_f64(), latencies))
+    Ok((latencies.all.len() as f64 / started.elapsed().as_secs_f64(), latencies))
 }
 
 /// How long each takes from when it was due, when `rate` of them are due a second: the loop that acquires are measured by, without a server.
 pub(crate) fn paced_syncs(folder: &Path, rate: f64, span: Duration) -> std::io::Result<Latencies> {
     let mut file = File::create(folder.join("syncs"))?;
-    let mut latencies = pace::latencies();
+    let mut latencies = Latencies::since(Instant::now());
     let mut pace = Pace::new(rate, span);
     while let Some(due) = pace.due() {
         for due in due {
             file.write_all(&ENTRY)?;
             file.sync_data()?;
-            pace::record(&mut latencies, due.elapsed());
+            latencies.record(due, due.elapsed());
         }
         // To be woken takes as long as some syncs.
         std::hint::spin_loop();

@@ -1,5 +1,7 @@
 //! Latencies under a load that does not wait: what is asked of whom, and how it is told.
 
+use hdrhistogram::Histogram;
+
 use crate::pace::{self, Latencies};
 use crate::plan::{BARE, BARE_UNARY, On, REDIS, STREAM, UNARY};
 use crate::report::{self, NOT_MEASURED, Spread};
@@ -48,17 +50,16 @@ impl Latency {
     }
 
     /// All rounds together.
-    pub(crate) fn all(&self) -> Latencies {
-        let mut all = pace::latencies();
+    pub(crate) fn all(&self) -> Histogram<u64> {
+        let mut all = pace::histogram(pace::DIGITS);
         for round in &self.rounds {
-            all.add(round).expect("all have the same bounds, or can grow");
+            all.add(&round.all).expect("all have the same bounds");
         }
         all
     }
 
     /// The p99 of this divided by that of the other, round by round.
-    pub(crate) fn p99_ratio(&self, other: &Self) -> Option<Spread> {
-        let p99 = |latencies: &Latencies| latencies.value_at_quantile(P99) as f64;
+    fn p99_ratio(&self, other: &Self, p99: impl Fn(&Latencies) -> f64) -> Option<Spread> {
         if self.missing.is_some() {
             return None;
         }
@@ -66,19 +67,49 @@ impl Latency {
     }
 }
 
+/// With all pauses in it.
+fn p99(latencies: &Latencies) -> f64 {
+    latencies.all.value_at_quantile(P99) as f64
+}
+
+/// That of the median slice: pauses that are rarer than slices are not in it.
+fn p99_of_slices(latencies: &Latencies) -> f64 {
+    Spread::of(latencies.of_slices(P99)).map_or(f64::NAN, |p99s| p99s.median)
+}
+
 pub(crate) fn markdown(latencies: &[Latency]) -> String {
-    let head = ["", "p50", "p90", "p99", "p99.9", "most", "p99 in rounds"];
+    let head = ["", "p50", "p90", "p99", "p99.9", "most", "p99 in rounds", "p99 of the median tenth of a second"];
     let mut lines = vec![head.map(str::to_owned).to_vec()];
     for latency in latencies {
         let mut line = vec![latency.who.clone()];
-        let p99 = Spread::of(latency.rounds.iter().map(|round| round.value_at_quantile(P99) as f64));
-        match (&latency.missing, p99) {
+        let spread = |p99: fn(&Latencies) -> f64| Spread::of(latency.rounds.iter().map(p99));
+        match (&latency.missing, spread(p99).zip(spread(p99_of_slices))) {
             (Some(why), _) => line.push(format!("{NOT_MEASURED}: {why}")),
             (None, None) => continue,
-            (None, Some(p99)) => {
+            (None, Some((p99, p99_of_slices))) => {
                 let all = latency.all();
                 line.extend(QUANTILES.map(|quantile| report::duration(all.value_at_quantile(quantile) as f64)));
                 line.push(format!("{} – {}", report::duration(p99.least), report::duration(p99.most)));
+                line.push(report::duration(p99_of_slices.median));
+            }
+        }
+        lines.push(line);
+    }
+    report::table(&lines)
+}
+
+/// The p99 of all as so many times that of the disk, which is first, idle and then under load.
+pub(crate) fn in_syncs(latencies: &[Latency]) -> String {
+    let [idle, half_loaded, ..] = latencies else { return String::new() };
+    let head = ["p99, as a multiple of", "the idle disk's", "median tenth", "the disk's at 50 %", "median tenth"];
+    let mut lines = vec![head.map(str::to_owned).to_vec()];
+    for latency in &latencies[1..] {
+        let mut line = vec![latency.who.clone()];
+        for disk in [idle, half_loaded] {
+            for p99 in [p99, p99_of_slices] {
+                let ratio = latency.p99_ratio(disk, p99).filter(|_| latency.who != disk.who);
+                let say = |ratio: Spread| ratio.say(report::factor);
+                line.push(ratio.map(say).map_or_else(String::new, |[median, range]| format!("{median} ({range})")));
             }
         }
         lines.push(line);

@@ -17,11 +17,12 @@ use tokio::io::unix::AsyncFd;
 
 use crate::load::{self, Connection, Outcome, What};
 
-/// Latencies in nanoseconds.
-pub(crate) type Latencies = Histogram<u64>;
-
-/// Enough to tell 1.00 ms from 1.01 ms.
-const DIGITS: u8 = 3;
+/// Enough to tell 1.000 ms from 1.001 ms.
+pub(crate) const DIGITS: u8 = 3;
+/// There are many slices, and to clear their memory must not take time from what is measured.
+const DIGITS_OF_SLICE: u8 = 2;
+/// Long enough for hundreds of syncs, and short enough that most have no pause of the machine in them.
+const SLICE: Duration = Duration::from_millis(100);
 /// What takes longer counts as this long.
 const LATENCY_MAX: Duration = Duration::from_secs(600);
 /// How many may be served at the same time, each with a name of its own: more than the closed loops have tasks.
@@ -31,12 +32,38 @@ const UNSERVED_MAX: usize = 1_000_000;
 /// How often it is looked for what is due: with a wake-up for each request it would take the processor from the server.
 const WAKE: Duration = Duration::from_micros(100);
 
-pub(crate) fn latencies() -> Latencies {
-    Histogram::new_with_bounds(1, LATENCY_MAX.as_secs() * 1_000_000_000, DIGITS).expect("these are allowed")
+/// Latencies in nanoseconds, of a whole measurement and of each [`SLICE`] of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Latencies {
+    pub(crate) all: Histogram<u64>,
+    began: Instant,
+    slices: Vec<Histogram<u64>>,
 }
 
-pub(crate) fn record(latencies: &mut Latencies, latency: Duration) {
-    latencies.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+impl Latencies {
+    pub(crate) fn since(began: Instant) -> Self {
+        Self { all: histogram(DIGITS), began, slices: Vec::new() }
+    }
+
+    /// Of what was due, or begun, at that time.
+    pub(crate) fn record(&mut self, at: Instant, latency: Duration) {
+        let nanos = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
+        let slice = (at.duration_since(self.began).as_nanos() / SLICE.as_nanos()) as usize;
+        if slice >= self.slices.len() {
+            self.slices.resize_with(slice + 1, || histogram(DIGITS_OF_SLICE));
+        }
+        self.all.saturating_record(nanos);
+        self.slices[slice].saturating_record(nanos);
+    }
+
+    /// A quantile of each slice in which there was something.
+    pub(crate) fn of_slices(&self, quantile: f64) -> impl Iterator<Item = f64> {
+        self.slices.iter().filter(|slice| !slice.is_empty()).map(move |slice| slice.value_at_quantile(quantile) as f64)
+    }
+}
+
+pub(crate) fn histogram(digits: u8) -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LATENCY_MAX.as_secs() * 1_000_000_000, digits).expect("these are allowed")
 }
 
 /// How long an uncontended take lasts when `rate` pairs a second are due.
@@ -48,9 +75,9 @@ pub(crate) async fn run<C: Connection>(
 ) -> Outcome<Latencies> {
     let connections = load::open::<C>(&[address.to_owned()], connections).await?;
     let agenda = Arc::<Agenda>::default();
-    let measured = Arc::new(Mutex::new(latencies()));
     let mut pace = Pace::new(rate, span + span / 4);
     let warm = pace.started + span / 4;
+    let measured = Arc::new(Mutex::new(Latencies::since(warm)));
     let mut clients = tokio::task::JoinSet::new();
     for (number, connection) in (0..CLIENTS).zip(connections.iter().cycle()) {
         let what = What::Own(format!("paced-{number}"));
@@ -195,7 +222,7 @@ async fn serve<C: Connection>(
     while let Some(due) = agenda.next().await {
         let taken = connection.take(&what).await?;
         if due >= warm {
-            record(&mut measured.lock().expect("nobody panics with it"), due.elapsed());
+            measured.lock().expect("nobody panics with it").record(due, due.elapsed());
         }
         connection.give_back(taken).await?;
     }
@@ -208,14 +235,21 @@ mod tests {
 
     #[test]
     fn a_latency_is_told_as_it_was_recorded() {
-        let mut measured = latencies();
+        let began = Instant::now();
+        let mut measured = Latencies::since(began);
         for micros in [100, 2_000, 30_000_000] {
-            record(&mut measured, Duration::from_micros(micros));
+            measured.record(began + Duration::from_micros(micros), Duration::from_micros(micros));
         }
-        let told = [0.0, 0.5, 1.0].map(|quantile| measured.value_at_quantile(quantile) as f64 / 1e3);
-        for (told, recorded) in told.into_iter().zip([100.0, 2_000.0, 30_000_000.0]) {
-            assert!((told / recorded - 1.0).abs() < 0.001, "{told} of {recorded}");
-        }
+        let all = [0.0, 0.5, 1.0].map(|quantile| measured.all.value_at_quantile(quantile) as f64);
+        let slices: Vec<_> = measured.of_slices(1.0).collect();
+        let is_near = |told: &[f64], micros: &[f64], bound: f64| {
+            assert_eq!(told.len(), micros.len());
+            for (told, micros) in std::iter::zip(told, micros) {
+                assert!((told / 1e3 / micros - 1.0).abs() < bound, "{told} of {micros}");
+            }
+        };
+        is_near(&all, &[100.0, 2_000.0, 30_000_000.0], 0.001);
+        is_near(&slices, &[2_000.0, 30_000_000.0], 0.01);
     }
 
     #[tokio::test]

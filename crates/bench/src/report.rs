@@ -23,7 +23,7 @@ pub(crate) struct Table {
 /// A ratio that is told by itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Ratio {
-    pub(crate) what: String,
+    pub(crate) what: &'static str,
     pub(crate) aim: &'static str,
     pub(crate) ratio: Spread,
 }
@@ -103,7 +103,7 @@ pub(crate) fn ratios(ratios: &[Ratio]) -> String {
     let mut lines = vec![["ratio, round by round", "aim", "median", "from – to"].map(str::to_owned).to_vec()];
     for Ratio { what, aim, ratio } in ratios {
         let [median, range] = ratio.say(factor);
-        lines.push(vec![what.clone(), (*aim).to_owned(), median, range]);
+        lines.push(vec![(*what).to_owned(), (*aim).to_owned(), median, range]);
     }
     table(&lines)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::latency::{self, LOADS, Latency, Load};
 use crate::load::Outcome;
-use crate::plan::{AIMS, Aim, On, ROWS, STREAM, UNARY, Work};
+use crate::plan::{AIMS, Aim, On, ROWS, Work};
 use crate::report::{self, Ratio, Row, Table};
 use crate::restart::{self, Restart};
 use crate::rig::{self, Rig};
@@ -100,7 +100,7 @@ pub(crate) async fn run(rounds: usize, span: Duration, names: &[String], ldlm: O
         true => restart::run(folder.path(), rounds).await?,
         false => Vec::new(),
     };
-    let (ratios, tables) = (ratios(&rows, &syncs, &loaded), tables(rows));
+    let (ratios, tables) = (ratios(&rows), tables(rows));
     let loaded = loaded.into_iter().map(|(_, latency)| latency);
     let latencies = if with_latency { std::iter::once(syncs).chain(loaded).collect() } else { Vec::new() };
     Ok(Measured { machine, tables, ratios, latencies, restarts, rounds, span })
@@ -119,33 +119,13 @@ fn tables(rows: Vec<(Work, On, Row)>) -> Vec<Table> {
 }
 
 /// Those whose both sides were measured.
-fn ratios(rows: &[(Work, On, Row)], syncs: &Latency, loaded: &[(Load, Latency)]) -> Vec<Ratio> {
+fn ratios(rows: &[(Work, On, Row)]) -> Vec<Ratio> {
     let row = |wanted: (Work, On)| rows.iter().find(|row| (row.0, row.1) == wanted).map(|row| &row.2);
-    let mut ratios: Vec<_> = AIMS
-        .iter()
-        .filter_map(|&Aim { what, aim, ours, theirs }| {
-            let ratio = row(ours)?.ratio(row(theirs)?)?;
-            Some(Ratio { what: what.to_owned(), aim, ratio })
-        })
-        .collect();
-    let half_loaded = loaded.iter().find(|(load, _)| load.on == On::Disk).map(|(_, latency)| latency);
-    for (Load { on, percent, of }, latency) in
-        loaded.iter().filter(|(load, _)| [STREAM, UNARY, On::Disk].contains(&load.of))
-    {
-        let asked = if *on == On::Disk { "a sync" } else { "an acquire" };
-        let load = if on == of { "load" } else { "of Tenure's load" };
-        let what = format!("{}: p99 of {asked} at {percent} % {load}", on.who());
-        let aim = if *on == STREAM && *percent == 50 { "≤ 3" } else { "" };
-        let mut compare = |with: &Latency, which: &str| {
-            let what = format!("{what} / of a sync {which}");
-            ratios.extend(latency.p99_ratio(with).map(|ratio| Ratio { what, aim, ratio }));
-        };
-        if *on != On::Disk && *percent == 50 {
-            half_loaded.into_iter().for_each(|disk| compare(disk, "at 50 % of the disk's"));
-        }
-        compare(syncs, "of the idle disk");
-    }
-    ratios
+    let ratio = |&Aim { what, aim, ours, theirs }: &Aim| {
+        let ratio = row(ours)?.ratio(row(theirs)?)?;
+        Some(Ratio { what, aim, ratio })
+    };
+    AIMS.iter().filter_map(ratio).collect()
 }
 
 impl Measured {
@@ -165,6 +145,7 @@ impl Measured {
         if !self.latencies.is_empty() {
             text += "\n### Latency of an uncontended acquire, under a load that does not wait\n\n";
             text += &latency::markdown(&self.latencies);
+            text += &format!("\nWe aim for at most 3 syncs.\n\n{}", latency::in_syncs(&self.latencies));
             if with_plots {
                 text += "\n![Latencies](benchmarks/latency.svg)\n";
             }
