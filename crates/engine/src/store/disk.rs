@@ -28,6 +28,8 @@ const UNSYNCED_BYTES_MAX: u64 = 1024 * 1024;
 /// Events kept decoded, so that watchers who keep up need not read the disk: about 1 MB. With more, what is let go and used again has left
 /// the processor's own memory.
 const RECENT_EVENTS_MAX: usize = 2_048;
+/// The thread that writes rows gives way after so many: on few processors somebody who waits for an answer, or has to give one, wants this one.
+const ROWS_BEFORE_YIELD: usize = 32;
 
 /// When a commit counts as done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -339,7 +341,10 @@ impl DiskStore {
             // In order, because the database finds the place of a row the faster the nearer it is to that of the row before.
             rows.puts.sort_unstable();
             let mut batch = db.batch().durability(Some(PersistMode::Buffer));
-            for (key, value) in &rows.puts {
+            for (number, (key, value)) in rows.puts.iter().enumerate() {
+                if number % ROWS_BEFORE_YIELD == 0 {
+                    std::thread::yield_now();
+                }
                 batch.insert(&keyspaces.rows, key.as_slice(), value.as_slice());
             }
             for key in rows.deletes.iter().chain(&forgotten) {
