@@ -6,7 +6,7 @@
 mod committer;
 mod hosted;
 mod threads;
-mod turns;
+pub(crate) mod turns;
 mod writer;
 
 use std::collections::VecDeque;

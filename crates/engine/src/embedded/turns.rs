@@ -13,7 +13,7 @@ pub(super) const LINGER: Duration = Duration::from_micros(200);
 pub(super) const COMMANDS_IN_TURN_MAX: usize = 4;
 /// Whoever has something short to do gives the processor back sooner. Who computes keeps it until the system takes it away, for some
 /// milliseconds.
-const BACK_SOON: Duration = Duration::from_millis(1);
+pub(crate) const BACK_SOON: Duration = Duration::from_millis(1);
 /// For so many times as long as it took to get the processor back nobody is given way to, which bounds what is lost by it.
 const ALONE_FACTOR: u32 = 64;
 
@@ -29,7 +29,7 @@ pub(super) struct Turns {
 }
 
 /// Gives the processor to other threads, and tells how long it was before it came back.
-pub(super) fn give_way() -> Duration {
+pub(crate) fn give_way() -> Duration {
     let given = Instant::now();
     std::thread::yield_now();
     given.elapsed()
