@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use tenure_core::{Command, Machine, Query, Refusal, Reply, Seq, SessionId, State, Timestamp, Token, Ttl, View};
+use tenure_core::{Command, Machine, Query, Refusal, Reply, Seq, SessionId, State, Timestamp, Token, View};
 use tokio::sync::oneshot;
 
 use crate::desk::{Batch, Caller, Desk, Nonces};
@@ -14,8 +14,6 @@ use crate::{Answered, Failure, ReplyTo, Ticket};
 
 /// The most mail in a batch: enough to share a sync, little enough that the first does not wait for the last.
 const MAILS_PER_BATCH_MAX: usize = 4_096;
-/// Rows are written at least this often while anything happens: only what they have can be let go of the history.
-const ROWS_AGE_MAX: Ttl = Ttl::from_millis(60_000);
 
 /// What reaches the writer, in the order in which it is handled.
 #[derive(Debug)]
@@ -261,8 +259,8 @@ impl Driver {
     /// The rows that are to be written, if it is time to, as of the last batch. They may not be written before that is durable, and no
     /// other may be under way.
     pub fn rows_due(&mut self) -> Option<RowChanges> {
-        let due = self.rows.is_due(self.desk.state()) || self.closed_at >= self.rows_written + ROWS_AGE_MAX;
-        (due && !self.rows.is_empty()).then(|| self.drain())
+        let millis = self.closed_at.millis_since(self.rows_written);
+        self.rows.are_due(self.desk.state(), millis).then(|| self.drain())
     }
 
     fn drain(&mut self) -> RowChanges {

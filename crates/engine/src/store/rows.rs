@@ -7,14 +7,20 @@ use std::collections::BTreeSet;
 
 use hashbrown::HashMap;
 use tenure_core::mutation::Mistake;
-use tenure_core::{Event, PoolPath, Seq, SessionId, State, Token, WaiterId};
+use tenure_core::{Event, PoolPath, Seq, SessionId, State, Token, Ttl, WaiterId};
 
 use super::codec;
 use super::layout::Address;
 
-/// Rows are due after this many events: a start replays them in well under a second. With fewer a busy server would write rows more often,
-/// and each time it stands still for a millisecond or two.
+/// Rows are due after this many events, if [`INTERVAL_MIN`] has passed: a start replays them in well under a second.
 const EVENTS_DUE: usize = 131_072;
+/// A server that is so busy that more come in this time writes rows once in it: each time it is kept from its work for a millisecond, and
+/// what came in the meantime a start replays in less than it took.
+const INTERVAL_MIN: Ttl = Ttl::from_millis(1_000);
+/// After this many events they are due whenever the last were written.
+const EVENTS_MAX: usize = 524_288;
+/// Rows are due after so long, if anything has happened: only what they have can be let go of the history.
+const INTERVAL_MAX: Ttl = Ttl::from_millis(60_000);
 /// Rows are due when this many requests have ended, which are one row together: as with rows, it takes some time to encode them.
 const REQUESTS_DUE: u64 = 4_096;
 /// Rows are due when this many wait: few enough to be encoded in some milliseconds, during which nothing
@@ -109,11 +115,13 @@ impl Rows {
         self.len() == 0 && self.events == 0
     }
 
-    /// Whether it is time to write them.
-    pub fn is_due(&self, state: &State) -> bool {
+    /// Whether it is time to write them, when the last were written so many milliseconds ago.
+    pub fn are_due(&self, state: &State, millis: u64) -> bool {
         let requests = state.requests_ended_total() - self.written.requests_ended;
+        let events_due = if millis < INTERVAL_MIN.as_millis() { EVENTS_MAX } else { EVENTS_DUE };
         // After a restart every session has changed. Better now, while nobody is served yet.
-        self.sessions_all || self.events >= EVENTS_DUE || self.len() >= ROWS_DUE || requests >= REQUESTS_DUE
+        let is_much = self.sessions_all || self.len() >= ROWS_DUE || requests >= REQUESTS_DUE;
+        !self.is_empty() && (is_much || self.events >= events_due || millis >= INTERVAL_MAX.as_millis())
     }
 
     pub fn note(&mut self, event: &Event) {
@@ -267,5 +275,26 @@ impl RowChanges {
             Some(row) => self.puts.push((address.key(), address.seal(&row))),
             None => self.deletes.push(address.key()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_events_are_written_once_a_second_unless_they_are_too_many_to_be_replayed() {
+        let state = State::new(Ttl::from_millis(1_000));
+        let mut rows = Rows::new(&state);
+        let are_due = |rows: &Rows| [0, 999, 1_000, 59_999, 60_000].map(|millis| rows.are_due(&state, millis));
+        assert_eq!(are_due(&rows), [false; 5], "there is nothing to write");
+        rows.events = 131_071;
+        assert_eq!(are_due(&rows), [false, false, false, false, true]);
+        rows.events = 131_072;
+        assert_eq!(are_due(&rows), [false, false, true, true, true]);
+        rows.events = 524_287;
+        assert_eq!(are_due(&rows), [false, false, true, true, true]);
+        rows.events = 524_288;
+        assert_eq!(are_due(&rows), [true; 5]);
     }
 }
