@@ -64,7 +64,8 @@ pub trait LogReader: Send + Sync + 'static {
 pub struct Commit {
     /// None if the batch changed nothing.
     pub entry: Option<Arc<Entry>>,
-    /// What has changed in the rows since they were last written. They may come later than the entry: it tells the same.
+    /// What has changed in the rows since they were last written. They may come later than the entry, which tells the same, but never before
+    /// those of an earlier state.
     pub rows: Option<RowChanges>,
 }
 

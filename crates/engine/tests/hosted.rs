@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use tenure_core::*;
 use tenure_engine::{
     Answered, Calls, Clock, Commit, DiskOptions, DiskStore, Embedded, Engine, Failure, Hosting, LogReader, ManualClock,
-    MemoryStore, Options, ReplyTo, Store, StoreError, answers,
+    MemoryStore, Options, ReplyTo, RowChanges, Store, StoreError, answers,
 };
 use tokio::time::Instant;
 
@@ -226,6 +227,8 @@ async fn a_stop_answers_whatever_was_handed_over_before_it() {
 struct Beside {
     inner: MemoryStore,
     notes: Notes,
+    /// How many there were, each time there were any.
+    rows: Arc<Mutex<Vec<usize>>>,
     ends: Arc<Mutex<Ends>>,
     begun: Option<Commit>,
 }
@@ -238,8 +241,11 @@ struct Ends {
 
 impl Store for Beside {
     fn commit(&mut self, commit: Commit) -> Result<(), StoreError> {
-        assert!(self.begun.is_none(), "one after the other");
-        self.notes.lock().unwrap().push("commit");
+        assert!(self.begun.is_none() || commit.entry.is_none(), "one after the other");
+        if commit.entry.is_some() {
+            self.notes.lock().unwrap().push("commit");
+        }
+        self.rows.lock().unwrap().extend(commit.rows.as_ref().map(RowChanges::len));
         self.inner.commit(commit)
     }
 
@@ -276,6 +282,7 @@ impl Store for Beside {
 struct Bench {
     engine: Arc<Embedded>,
     notes: Notes,
+    rows: Arc<Mutex<Vec<usize>>>,
     ends: Arc<Mutex<Ends>>,
     fatal: Arc<Mutex<Option<String>>>,
     answers: answers::Sender,
@@ -296,12 +303,14 @@ impl Bench {
         let told = Arc::clone(&fatal);
         let on_fatal = Box::new(move |error: StoreError| *told.lock().unwrap() = Some(error.to_string()));
         let options = Options { host: Some(Box::new(spawn)), on_fatal, give_way, ..Options::default() };
-        let store = Beside { inner: MemoryStore::new(), notes: notes.clone(), ends: ends.clone(), begun: None };
+        let (inner, rows) = (MemoryStore::new(), Arc::<Mutex<_>>::default());
+        let store = Beside { inner, notes: notes.clone(), rows: Arc::clone(&rows), ends: ends.clone(), begun: None };
         let engine = Embedded::start(State::new(options.limits.pool_idle), store, Arc::new(clock()), options);
         engine.tick().await;
         notes.lock().unwrap().clear();
+        rows.lock().unwrap().clear();
         let (answers, received) = answers::channel();
-        Self { engine: Arc::new(engine), notes, ends, fatal, answers, received }
+        Self { engine: Arc::new(engine), notes, rows, ends, fatal, answers, received }
     }
 
     /// So many take a lock each, in one batch.
@@ -399,6 +408,45 @@ async fn a_stop_while_a_batch_is_written_waits_for_it_and_answers_what_came_mean
     stopped.await.unwrap();
     assert_eq!(bench.answered(), Vec::from_iter(0..2 * MANY));
     assert_eq!(bench.noted(), ["begin", "durable", "begin", "durable"]);
+}
+
+/// With so many commands rows are due: a pool and a hold of each.
+const DUE: u64 = 2_100;
+
+#[tokio::test]
+async fn rows_are_given_to_the_store_in_their_order_though_they_are_due_with_each_batch() {
+    static CROWDED: AtomicBool = AtomicBool::new(false);
+    let keep = || if CROWDED.load(Ordering::Relaxed) { Duration::from_secs(60) } else { Duration::ZERO };
+    let mut bench = Bench::beside_others(keep).await;
+    bench.submit(0..MANY).await;
+    bench.submit(MANY..MANY + DUE).await;
+    // From now on the second is under way, and all rows are to come after it.
+    bench.end(Ok(()));
+    bench.settle().await;
+    CROWDED.store(true, Ordering::Relaxed);
+    // The third is waited for, so that there is no time for rows between the two.
+    bench.submit(MANY + DUE..MANY + 2 * DUE).await;
+    bench.end(Ok(()));
+    bench.settle().await;
+    assert_eq!(bench.noted(), ["begin", "durable", "begin", "durable", "commit"]);
+    assert_eq!(bench.answered(), Vec::from_iter(0..MANY + 2 * DUE));
+    assert_eq!(*bench.rows.lock().unwrap(), [2 * (MANY + DUE), 2 * DUE].map(|rows| usize::try_from(rows).unwrap()));
+}
+
+#[tokio::test]
+async fn the_last_rows_are_given_to_the_store_after_those_that_were_due_before_them() {
+    let bench = Bench::new().await;
+    bench.submit(0..MANY).await;
+    bench.submit(MANY..MANY + DUE).await;
+    bench.end(Ok(()));
+    bench.settle().await;
+    bench.submit(MANY + DUE..MANY + DUE + 5).await;
+    let engine = bench.engine.clone();
+    let stopped = tokio::spawn(async move { engine.stop().await });
+    bench.settle().await;
+    bench.end(Ok(()));
+    stopped.await.unwrap();
+    assert_eq!(*bench.rows.lock().unwrap(), [2 * (MANY + DUE), 2 * 5].map(|rows| usize::try_from(rows).unwrap()));
 }
 
 #[tokio::test]

@@ -113,6 +113,10 @@ impl Committer {
             return false;
         }
         assert!(self.under_way.is_none(), "one batch after the other");
+        // This batch may have rows too, or get some, and those come later.
+        if let Err(error) = self.hand_rows_over() {
+            return self.fail(error);
+        }
         let (started, entry) = (Instant::now(), commit.entry.clone());
         // A batch that changed nothing still waits its turn: its answers may rest on the one before.
         let changes = entry.is_some() || commit.rows.is_some();
@@ -162,14 +166,15 @@ impl Committer {
     /// What is left to do after a commit, and nobody waits for. False when there is no going on.
     pub fn follow(&mut self) -> bool {
         self.count();
-        let rows = match self.rows.take() {
-            Some(rows) => self.store.commit(Commit { entry: None, rows: Some(rows) }),
-            None => Ok(()),
-        };
-        match rows.and_then(|()| self.store.follow()) {
+        match self.hand_rows_over().and_then(|()| self.store.follow()) {
             Ok(()) => true,
             Err(error) => self.fail(error),
         }
+    }
+
+    fn hand_rows_over(&mut self) -> Result<(), StoreError> {
+        let Some(rows) = self.rows.take() else { return Ok(()) };
+        self.store.commit(Commit { entry: None, rows: Some(rows) })
     }
 
     fn count(&mut self) {

@@ -260,6 +260,8 @@ impl DiskStore {
     fn add_rows(&mut self, rows: RowChanges) -> Result<(), StoreError> {
         self.is_used = true;
         self.mark_unsynced()?;
+        let known = self.rows.as_ref().map_or(self.watermark_next, |others| others.watermark);
+        assert!(known <= rows.watermark, "rows are given in the order of their states");
         // There is place for one, beside those that are being written.
         if self.rows.is_some() {
             self.write_rows()?;
