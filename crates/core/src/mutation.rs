@@ -40,6 +40,8 @@ pub enum Mistake {
     ForgetsUse,
     /// A renewal does not reach the rows.
     ForgetsARow,
+    /// Half an entry of the log is taken for a whole one.
+    TrustsTornWrites,
     /// Answers are sent before their batch is durable.
     AnswersBeforeTheSync,
     /// Waiters go on as if those who made them were still there after a restart.

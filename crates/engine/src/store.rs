@@ -13,6 +13,7 @@ mod layout;
 mod log;
 mod memory;
 mod recovery;
+mod replay;
 mod rows;
 mod segments;
 pub(crate) mod simulation;

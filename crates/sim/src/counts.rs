@@ -10,6 +10,7 @@ pub struct Counts {
     pub events: u64,
     pub answers: u64,
     pub batches: u64,
+    /// That were begun, whatever came of them.
     pub syncs: u64,
     /// States that were read back from the disk and compared.
     pub recoveries: u64,

@@ -1,18 +1,23 @@
-//! A disk made of memory: a file that batches are appended to, of which only what was synced is sure to be there after a
-//! crash. What is written are the store's real bytes; the file around them takes fjall's place, and promises what fjall's
-//! journal does: after a crash a batch is there as a whole or not at all.
+//! A disk made of memory, of which only what was synced is sure to be there after a crash. The log's files have the store's own bytes in
+//! its own places, written in whole blocks, and are read by what reads the real ones. The rows go to tables, a batch at a time, and are
+//! synced now and then: a crash leaves the first few of those that were not.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 
 use tenure_core::{Event, Seq, State, Timestamp, Ttl};
-use tenure_engine::simulation::{Keyspace, Tables, Write, Writer};
-use tenure_engine::{Commit, Entry, EventPage, EventQuery, EventsGone, LogReader, Recorded, Store, StoreError};
+use tenure_engine::simulation::{Log, LogWrite, Opened, RowWrite, Tables, Writer, look, open};
+use tenure_engine::{
+    Commit, Entry, EventPage, EventQuery, EventsGone, LogReader, Recorded, RowChanges, Store, StoreError,
+};
 
 use crate::plan::Left;
 use crate::sabotage::Sabotage;
 
 /// What a disk writes at once.
 const SECTOR_BYTES: usize = 512;
+/// The database is synced after so many batches of rows.
+const UNSYNCED_MAX: usize = 3;
 
 /// The disk, and the store that writes to it.
 #[derive(Clone, Debug)]
@@ -20,20 +25,30 @@ pub struct Disk(Arc<Mutex<Inner>>);
 
 #[derive(Debug)]
 struct Inner {
-    /// What was synced, read.
+    log: Log,
+    /// The rows that are sure to be there, and those that the system has in its memory.
     tables: Tables,
+    unsynced: Vec<Vec<RowWrite>>,
+    /// Rows that the store was given, and will write when it has time.
+    rows: Option<RowChanges>,
     /// The last event that was synced.
     last: Seq,
-    /// What follows it: a batch whose sync has not returned, or what a crash has left of it.
-    tail: Vec<u8>,
+    writing: Option<Writing>,
     writer: Writer,
-    /// What will be left of the next batch, if its sync is going to fail.
+    /// What will be left of what is written next, if its sync is going to fail.
     failing: Option<Left>,
     pool_idle: Ttl,
     sabotage: Option<Sabotage>,
-    syncs: u64,
     /// Of everything that was ever written.
     bytes: u64,
+}
+
+/// An entry whose sync has not returned.
+#[derive(Debug)]
+struct Writing {
+    write: LogWrite,
+    last: Seq,
+    rows: Option<RowChanges>,
 }
 
 /// What a start finds.
@@ -42,38 +57,36 @@ pub struct Found {
     pub state: State,
     pub entries: Vec<Entry>,
     /// What it writes first, so that there is no more to replay.
-    pub first: Option<Commit>,
+    pub rows: Option<RowChanges>,
 }
 
 impl Disk {
     pub fn new(pool_idle: Ttl, sabotage: Option<Sabotage>) -> Self {
         Self(Arc::new(Mutex::new(Inner {
+            log: Log::default(),
             tables: Tables::new(pool_idle),
+            unsynced: Vec::new(),
+            rows: None,
             last: Seq(0),
-            tail: Vec::new(),
+            writing: None,
             writer: Writer::default(),
             failing: None,
             pool_idle,
             sabotage,
-            syncs: 0,
             bytes: 0,
         })))
     }
 
-    /// The next sync fails, and leaves this much.
+    /// The next sync fails, and leaves this much of what it was to write.
     pub fn fail_next(&self, left: Left) {
         self.lock().failing = Some(left);
     }
 
-    pub fn is_failing(&self) -> bool {
-        self.lock().failing.is_some()
-    }
-
-    /// The power is gone while this was being written.
-    pub fn tear(&self, commit: &Commit, left: Left) {
+    /// The power is gone. So much is left of what was not synced.
+    pub fn lose_power(&self, left: Left) {
         let mut disk = self.lock();
-        let writes = disk.writes(commit);
-        disk.leave(&writes, left);
+        disk.leave_log(left);
+        disk.leave_rows(left);
     }
 
     /// The last event that is sure to be there.
@@ -86,29 +99,38 @@ impl Disk {
         self.lock().bytes
     }
 
-    pub fn syncs(&self) -> u64 {
-        self.lock().syncs
-    }
-
     /// Reads everything, as a start does.
     pub fn open(&self) -> Result<Found, StoreError> {
         let mut disk = self.lock();
-        disk.failing = None;
-        let tail = std::mem::take(&mut disk.tail);
-        let whole = read(&tail, disk.sabotage == Some(Sabotage::TrustsTornWrites));
-        for batch in whole {
-            disk.sync(batch);
-        }
-        let (state, writer, first) = disk.tables.recover(disk.pool_idle)?;
+        // The process that had this is gone.
+        (disk.failing, disk.rows) = (None, None);
+        // What it gave to the system is written, if the machine goes on.
+        disk.leave_log(Left::All);
+        let all = disk.tables(disk.unsynced.len());
+        let pool_idle = disk.pool_idle;
+        let Opened { state, writer, entries, rows } = open(&mut disk.log, &all, pool_idle)?;
         disk.writer = writer;
         disk.last = state.counters().seq;
-        Ok(Found { state, entries: disk.tables.entries()?, first })
+        Ok(Found { state, entries, rows })
     }
 
-    /// What a start would read if the machine stopped now: nothing is changed by looking.
-    pub fn look(&self) -> Result<State, StoreError> {
+    /// What a start writes first, as a whole: it waits for it.
+    pub fn write_first(&self, rows: &RowChanges) {
+        let mut disk = self.lock();
+        disk.write_rows(rows);
+        disk.sync_rows();
+    }
+
+    /// What a start would read if the machine lost its power now, after the last sync and before anything else was begun, and the disk had
+    /// `kept` of the batches of rows that were not synced: nothing is changed by looking.
+    pub fn look(&self, kept: usize) -> Result<State, StoreError> {
         let disk = self.lock();
-        disk.tables.recover(disk.pool_idle).map(|(state, _, _)| state)
+        look(&disk.log, &disk.tables(kept), disk.pool_idle)
+    }
+
+    /// Batches of rows that are not synced.
+    pub fn unsynced(&self) -> usize {
+        self.lock().unsynced.len()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -117,81 +139,147 @@ impl Disk {
 }
 
 impl Inner {
-    /// The bytes of a commit, always in the same order.
-    fn writes(&mut self, commit: &Commit) -> Vec<Write> {
-        let mut writes = match (self.sabotage, &commit.entry) {
-            (Some(sabotage), Some(entry)) if sabotage.rewrites_events() => {
-                let events = entry.events.iter().map(|event| sabotage.rewrite(event.clone())).collect::<Vec<Event>>();
-                let entry = Some(Arc::new(Entry { first: entry.first, at: entry.at, events }));
-                let mut writes = self.writer.writes(&Commit { entry, rows: None });
-                if let Some(rows) = &commit.rows {
-                    writes.extend(self.writer.row_writes(rows));
-                }
-                writes
-            }
-            _ => self.writer.writes(commit),
+    fn begin(&mut self, commit: Commit) {
+        let Commit { entry, rows } = commit;
+        let Some(entry) = entry else {
+            // They need no sync of their own: the log has what they tell.
+            rows.into_iter().for_each(|rows| self.add_rows(rows));
+            return;
         };
-        writes.sort();
-        writes
+        assert!(self.writing.is_none() || self.sabotage == Some(Sabotage::SyncsNothing), "one after the other");
+        self.write_log();
+        let write = match self.sabotage {
+            Some(sabotage) if sabotage.rewrites_events() => {
+                let events = entry.events.iter().map(|event| sabotage.rewrite(event.clone())).collect::<Vec<Event>>();
+                self.writer.append(&mut self.log, &Entry { first: entry.first, at: entry.at, events })
+            }
+            _ => self.writer.append(&mut self.log, &entry),
+        };
+        self.writing = Some(Writing { write, last: entry.last(), rows });
     }
 
-    fn commit(&mut self, commit: &Commit) -> Result<(), StoreError> {
-        let writes = self.writes(commit);
-        if self.sabotage == Some(Sabotage::SyncsNothing) {
-            // Only with the next one is it really there.
-            let before = std::mem::replace(&mut self.tail, encode(&writes));
-            read(&before, false).into_iter().for_each(|batch| self.sync(batch));
-            self.last = commit.entry.as_ref().map_or(self.last, |entry| entry.last());
-            return Ok(());
+    fn finish(&mut self) -> Result<(), StoreError> {
+        let Some(writing) = &self.writing else { return Ok(()) };
+        let last = writing.last;
+        if let Some(left) = self.failing.take() {
+            self.leave_log(left);
+            return match self.sabotage {
+                Some(Sabotage::IgnoresDiskErrors) => Ok(()),
+                _ => Err(StoreError::Io("the disk failed".into())),
+            };
         }
-        match self.failing.take() {
-            Some(left) => {
-                self.leave(&writes, left);
-                if self.sabotage == Some(Sabotage::IgnoresDiskErrors) {
-                    return Ok(());
-                }
-                Err(StoreError::Io("the disk failed".into()))
-            }
-            None => {
-                self.sync(writes);
-                self.syncs += 1;
-                self.last = commit.entry.as_ref().map_or(self.last, |entry| entry.last());
-                Ok(())
-            }
+        self.last = last;
+        // Otherwise it is really there only with the next one.
+        if self.sabotage != Some(Sabotage::SyncsNothing) {
+            self.write_log();
+        }
+        Ok(())
+    }
+
+    fn write_log(&mut self) {
+        let Some(Writing { write, rows, .. }) = self.writing.take() else { return };
+        self.note(&write.bytes);
+        self.log.apply(&write);
+        rows.into_iter().for_each(|rows| self.add_rows(rows));
+    }
+
+    fn add_rows(&mut self, rows: RowChanges) {
+        // There is place for one.
+        self.write_given_rows();
+        self.rows = Some(rows);
+    }
+
+    fn write_given_rows(&mut self) {
+        if let Some(rows) = self.rows.take() {
+            self.write_rows(&rows);
         }
     }
 
-    fn sync(&mut self, writes: Vec<Write>) {
+    fn write_rows(&mut self, rows: &RowChanges) {
+        let writes = self.writer.rows(rows);
         for (_, key, value) in &writes {
-            let value = checksum(value.as_deref().unwrap_or_default());
-            self.bytes = self.bytes.rotate_left(7) ^ checksum(key) ^ value;
+            self.note(key);
+            self.note(value.as_deref().unwrap_or_default());
         }
-        self.tables.apply(writes);
+        self.unsynced.push(writes);
+        if self.unsynced.len() > UNSYNCED_MAX {
+            self.sync_rows();
+        }
     }
 
-    fn leave(&mut self, writes: &[Write], left: Left) {
-        let mut bytes = encode(writes);
-        match left {
-            Left::Nothing => bytes.clear(),
-            Left::Torn(share) => bytes.truncate(bytes.len() * usize::from(share) / 256),
-            Left::Hole(share) => {
-                let sectors = bytes.len().div_ceil(SECTOR_BYTES);
-                let first = sectors * usize::from(share) / 256 * SECTOR_BYTES;
-                let last = (first + SECTOR_BYTES).min(bytes.len());
-                bytes[first..last].fill(0);
-            }
-            Left::All => {}
+    fn sync_rows(&mut self) {
+        self.tables.apply(std::mem::take(&mut self.unsynced).into_iter().flatten());
+    }
+
+    /// With so many of the batches that were not synced.
+    fn tables(&self, kept: usize) -> Tables {
+        let mut tables = self.tables.clone();
+        tables.apply(self.unsynced.iter().take(kept).flatten().cloned());
+        tables
+    }
+
+    fn note(&mut self, bytes: &[u8]) {
+        self.bytes = self.bytes.rotate_left(7) ^ checksum(bytes);
+    }
+
+    /// What a disk has of an entry whose sync did not return.
+    fn leave_log(&mut self, left: Left) {
+        let Some(Writing { mut write, rows, .. }) = self.writing.take() else { return };
+        let before = self.log.before(&write);
+        let sectors = write.bytes.len() / SECTOR_BYTES;
+        let sector = |share: u16| (sectors * usize::from(share) / 256).min(sectors - 1) * SECTOR_BYTES;
+        let lost = match left {
+            Left::Nothing => 0..write.bytes.len(),
+            Left::Torn(share) => sector(share)..write.bytes.len(),
+            Left::Hole(share) => sector(share)..sector(share) + SECTOR_BYTES,
+            Left::All => 0..0,
+        };
+        write.bytes[lost.clone()].copy_from_slice(&before[lost]);
+        self.note(&write.bytes);
+        self.log.apply(&write);
+        if self.sabotage == Some(Sabotage::WritesRowsFirst)
+            && left != Left::All
+            && let Some(rows) = rows
+        {
+            self.write_rows(&rows);
+            self.sync_rows();
         }
-        if self.sabotage == Some(Sabotage::WritesRowsFirst) && left != Left::All {
-            self.sync(writes.iter().filter(|(keyspace, ..)| *keyspace != Keyspace::Log).cloned().collect());
-        }
-        self.tail = bytes;
+    }
+
+    /// What the database has of batches that were not synced: as many of the first as are left of anything.
+    fn leave_rows(&mut self, left: Left) {
+        self.rows = None;
+        let kept = match left {
+            Left::Nothing => 0,
+            Left::Torn(share) | Left::Hole(share) => self.unsynced.len() * usize::from(share) / 256,
+            Left::All => self.unsynced.len(),
+        };
+        self.unsynced.truncate(kept);
+        self.sync_rows();
     }
 }
 
 impl Store for Disk {
     fn commit(&mut self, commit: Commit) -> Result<(), StoreError> {
-        self.lock().commit(&commit)
+        let mut disk = self.lock();
+        let is_entry = commit.entry.is_some();
+        disk.begin(commit);
+        if is_entry { disk.finish() } else { Ok(()) }
+    }
+
+    fn begin(&mut self, commit: Commit) -> Result<(), StoreError> {
+        self.lock().begin(commit);
+        Ok(())
+    }
+
+    /// Whoever asks has waited until the sync returns.
+    fn poll(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+        Poll::Ready(self.lock().finish())
+    }
+
+    fn follow(&mut self) -> Result<(), StoreError> {
+        self.lock().write_given_rows();
+        Ok(())
     }
 
     fn reader(&self) -> Arc<dyn LogReader> {
@@ -202,7 +290,7 @@ impl Store for Disk {
 impl LogReader for Disk {
     /// All events after one, oldest first: whoever reads a simulated log reads all of it.
     fn events(&self, query: &EventQuery) -> Result<Result<EventPage, EventsGone>, StoreError> {
-        let entries = self.lock().tables.entries()?;
+        let entries = self.lock().log.entries()?;
         let recorded = entries.into_iter().flat_map(|entry| {
             let at: Timestamp = entry.at;
             (entry.first.0..).zip(entry.events).map(move |(seq, event)| Recorded { seq: Seq(seq), at, event })
@@ -215,76 +303,7 @@ impl LogReader for Disk {
     }
 }
 
-/// A length, a checksum, and for each write its keyspace, key and value.
-fn encode(writes: &[Write]) -> Vec<u8> {
-    let mut payload = Vec::new();
-    for (keyspace, key, value) in writes {
-        payload.push(match keyspace {
-            Keyspace::Meta => 0,
-            Keyspace::Rows => 1,
-            Keyspace::Log => 2,
-        });
-        push(&mut payload, key);
-        payload.push(u8::from(value.is_some()));
-        push(&mut payload, value.as_deref().unwrap_or_default());
-    }
-    let mut bytes = Vec::new();
-    bytes.extend(length(payload.len()).to_le_bytes());
-    bytes.extend(checksum(&payload).to_le_bytes());
-    bytes.extend(payload);
-    bytes
-}
-
-/// The batches that are there as a whole. What follows the first that is not was never answered.
-fn read(mut bytes: &[u8], trusting: bool) -> Vec<Vec<Write>> {
-    let mut batches = Vec::new();
-    while let Some((length, rest)) = bytes.split_first_chunk::<4>()
-        && let Some((sum, rest)) = rest.split_first_chunk::<8>()
-    {
-        let length = u32::from_le_bytes(*length) as usize;
-        let (payload, rest) = rest.split_at(length.min(rest.len()));
-        let whole = payload.len() == length && length > 0 && checksum(payload) == u64::from_le_bytes(*sum);
-        if !whole && !trusting {
-            break;
-        }
-        batches.push(decode(payload));
-        bytes = rest;
-    }
-    batches
-}
-
-fn decode(mut payload: &[u8]) -> Vec<Write> {
-    let mut writes = Vec::new();
-    while let Some((keyspace, rest)) = payload.split_first() {
-        let keyspace = match keyspace {
-            0 => Keyspace::Meta,
-            1 => Keyspace::Rows,
-            _ => Keyspace::Log,
-        };
-        let Some((key, rest)) = take(rest) else { break };
-        let Some((is_put, rest)) = rest.split_first() else { break };
-        let Some((value, rest)) = take(rest) else { break };
-        writes.push((keyspace, key.to_vec(), (*is_put == 1).then(|| value.to_vec())));
-        payload = rest;
-    }
-    writes
-}
-
-fn push(bytes: &mut Vec<u8>, piece: &[u8]) {
-    bytes.extend(length(piece.len()).to_le_bytes());
-    bytes.extend(piece);
-}
-
-fn take(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (length, rest) = bytes.split_first_chunk::<4>()?;
-    rest.split_at_checked(u32::from_le_bytes(*length) as usize)
-}
-
-fn length(bytes: usize) -> u32 {
-    u32::try_from(bytes).expect("a batch is far smaller than 4 GiB")
-}
-
-/// FNV-1a: enough to tell a torn batch from a whole one.
+/// FNV-1a: enough to tell one run from another.
 fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -15,7 +15,7 @@ mod shrink;
 mod world;
 
 pub use counts::Counts;
-pub use plan::Plan;
+pub use plan::{Left, Plan};
 pub use sabotage::Sabotage;
 pub use shrink::shrink;
 pub use world::{Ended, Options, Violation, run};

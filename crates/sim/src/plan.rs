@@ -55,6 +55,10 @@ pub enum Fate {
     Fine,
     RequestLost,
     AnswerLost,
+    /// The request arrives so much later, when others have come before it.
+    Delayed {
+        micros: u32,
+    },
     /// It arrives twice, the second time so much later.
     Doubled {
         micros: u32,

@@ -13,8 +13,6 @@ pub enum Sabotage {
     IgnoresDiskErrors,
     /// Rows reach the disk though the log entry that they came with does not.
     WritesRowsFirst,
-    /// Half a batch is taken for a whole one.
-    TrustsTornWrites,
     /// Request ids do not survive a restart.
     ForgetsRequests,
     /// A restart gives every lease its full time again.

@@ -23,7 +23,7 @@ use crate::counts::Counts;
 use crate::disk::Disk;
 use crate::invariants::{self, Invariant, Ledger};
 use crate::model::Model;
-use crate::plan::{Fault, Micros, Plan, What};
+use crate::plan::{Fault, Left, Micros, Plan, What};
 use crate::random::Random;
 use crate::sabotage::Sabotage;
 
@@ -41,6 +41,8 @@ pub struct Options {
     pub sabotage: Option<Sabotage>,
     /// Only the invariant of this name judges, and not the model either.
     pub only: Option<&'static str>,
+    /// The power is lost during this sync, counted from 1, besides what the plan has.
+    pub lose_power_at: Option<(u64, Left)>,
 }
 
 /// How a run ended.
@@ -95,7 +97,6 @@ pub fn run(plan: &Plan, options: Options) -> Ended {
     }
     world.counts.seeds = 1;
     world.counts.micros = world.time;
-    world.counts.syncs = world.disk.syncs();
     Ended { violation, trace: world.trace, counts: world.counts }
 }
 
@@ -160,11 +161,15 @@ struct World<'a> {
     process: Option<Process>,
     /// How long the server stays down after its next end.
     down_millis: u32,
+    /// The power will be gone during the next sync.
+    lose_power: Option<Left>,
 
     clients: Vec<Client>,
     connections: Vec<Connection>,
     tickets: u64,
     calls: u64,
+    /// The last made of the calls that have arrived.
+    newest_arrived: u64,
 
     model: Model,
     /// What a crash may go back to: models, and the last event of each.
@@ -203,10 +208,12 @@ impl<'a> World<'a> {
             incarnation: 0,
             process: None,
             down_millis: 0,
+            lose_power: None,
             clients: (0..plan.clients).map(Client::new).collect(),
             connections: Vec::new(),
             tickets: 0,
             calls: 0,
+            newest_arrived: 0,
             model: Model::new(limits),
             durable_model: (Seq(0), Model::new(limits)),
             written_model: None,
@@ -310,20 +317,12 @@ impl<'a> World<'a> {
         match fault {
             Fault::Crash { left, down_millis } => {
                 self.down_millis = down_millis;
-                let Some(process) = &self.process else { return Ok(()) };
-                match process.writing() {
-                    Some(commit) => {
-                        self.disk.tear(commit, left);
-                        self.counts.fault("crash during a sync");
-                    }
-                    None => self.counts.fault("crash between syncs"),
-                }
-                self.end_process();
+                self.crash(left)?;
             }
             Fault::CrashAtSync { left, down_millis } => {
                 self.counts.fault("crash armed for the next sync");
                 self.down_millis = down_millis;
-                self.disk.fail_next(left);
+                self.lose_power = Some(left);
             }
             Fault::DiskFails { left, down_millis } => {
                 self.counts.fault("failed sync armed");

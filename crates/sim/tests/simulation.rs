@@ -4,10 +4,12 @@
 
 use std::path::Path;
 
-use tenure_sim::{Counts, Options, Plan, run, shrink};
+use tenure_sim::{Counts, Left, Options, Plan, run, shrink};
 
 /// About a minute on two cores that have other things to do.
 const SEEDS: u64 = 5_000;
+/// Of each of these, as many runs as there are syncs, times four.
+const SEEDS_CRASHED: u64 = 8;
 /// Tests run side by side: so many stretches of seeds.
 const STRETCHES: u64 = 4;
 
@@ -47,8 +49,10 @@ fn nothing_goes_wrong_in_the_seeds_of_the_budget() {
         "crash during a sync",
         "failed sync",
         "orderly restart",
+        "request delayed",
         "request doubled",
         "request lost",
+        "request overtaken by a later one",
         "session resumed",
         "slow disk",
     ] {
@@ -68,6 +72,32 @@ fn nothing_goes_wrong_in_the_seeds_of_the_budget() {
         assert!(all.replies.get(kind).is_some_and(|count| *count > 100), "{kind} is hardly ever said: {all}");
     }
     assert_eq!(all.checks.len(), 13, "an invariant is not checked: {all}");
+}
+
+#[test]
+fn the_power_can_be_lost_during_any_sync_whatever_is_left_of_what_it_was_to_write() {
+    let crash = |seed: u64| {
+        let plan = Plan::from_seed(seed);
+        let syncs = run(&plan, Options::default()).counts.syncs;
+        for sync in 1..=syncs {
+            // Elsewhere each time.
+            let share = u16::try_from(sync * 37 % 256).unwrap();
+            for left in [Left::Nothing, Left::Torn(share), Left::Hole(share), Left::All] {
+                let options = Options { lose_power_at: Some((sync, left)), ..Options::default() };
+                let ended = run(&plan, options);
+                let why = ended.violation.map(|violation| violation.to_string()).unwrap_or_default();
+                assert!(why.is_empty(), "seed {seed}, sync {sync} of {syncs}, {left:?}: {why}");
+                assert!(ended.counts.recoveries > 0 && ended.counts.faults.contains_key("crash during a sync"));
+            }
+        }
+        syncs
+    };
+    let syncs: Vec<u64> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..SEEDS_CRASHED).map(|seed| scope.spawn(move || crash(seed))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    println!("the power was lost at {} places, four times each", syncs.iter().sum::<u64>());
+    assert!(syncs.iter().sum::<u64>() > 300, "there is hardly a sync: {syncs:?}");
 }
 
 #[test]

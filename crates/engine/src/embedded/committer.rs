@@ -80,7 +80,7 @@ impl Committer {
     }
 
     /// Begins to make the batch durable; there is one at a time. False when there is no going on.
-    pub(super) fn begin(&mut self, batch: Prepared) -> bool {
+    pub fn begin(&mut self, batch: Prepared) -> bool {
         self.start(batch, |store, commit| store.begin(commit))
     }
 
@@ -94,7 +94,7 @@ impl Committer {
     }
 
     /// Ready when what was begun is durable, and has still to be said: false when there is no going on.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         if self.under_way.as_ref().is_some_and(|batch| batch.changes)
             && let Err(error) = ready!(self.store.poll(cx))
         {
@@ -128,7 +128,7 @@ impl Committer {
     }
 
     /// Rows as of the batch that is under way, or of the last one: the store gets them when that is durable.
-    pub(super) fn add_rows(&mut self, rows: RowChanges) {
+    pub fn add_rows(&mut self, rows: RowChanges) {
         let place = match &mut self.under_way {
             Some(batch) => &mut batch.rows,
             None => &mut self.rows,
@@ -138,7 +138,7 @@ impl Committer {
     }
 
     /// What was under way is durable. Gives what is to be said.
-    pub(super) fn done(&mut self) -> Vec<Delivery> {
+    pub fn done(&mut self) -> Vec<Delivery> {
         let (Some(batch), Some(announce)) = (self.under_way.take(), &self.announce) else { return Vec::new() };
         if batch.changes {
             announce.send_replace(batch.last);
@@ -153,7 +153,7 @@ impl Committer {
     }
 
     /// Says what may be said.
-    pub(super) fn deliver(&mut self, deliveries: Vec<Delivery>) {
+    pub fn deliver(&mut self, deliveries: Vec<Delivery>) {
         let mut listeners = Vec::new();
         for delivery in deliveries {
             if let Some(mail) = delivery.send(&mut listeners) {

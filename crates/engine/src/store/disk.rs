@@ -17,9 +17,9 @@ use super::directory::{Directory, Keyspaces};
 use super::journal::{self, Written};
 use super::layout::Address;
 use super::log::{self, Entries, Recent};
-use super::recovery::Recovery;
-use super::rows::{RowChanges, Rows};
-use super::segments::{self, Contents, End, Found, Segment, Segments};
+use super::replay::{self, EachRow, Recovered, Replay, Replayed, Stored, replay_segments};
+use super::rows::RowChanges;
+use super::segments::{self, Folder, Found, Segments};
 use super::{Commit, Entry, LogReader, Store, StoreError};
 use crate::{EventPage, EventQuery, EventsGone};
 
@@ -124,17 +124,23 @@ impl DiskStore {
     pub fn open(dir: &Path, options: DiskOptions) -> Result<(Self, State), StoreError> {
         let directory = Directory::open(dir)?;
         let written = if directory.is_unsynced() { Written::Unsynced } else { Written::Synced };
+        let files = Folder(directory.log());
         // Rows come after their entries and are not synced: what the journal lacks, the log has.
         let (found, journal) = match directory.has_old_log() {
             true => (Found::default(), written),
-            false => (segments::find(&directory.log())?, Written::Unsynced),
+            false => (segments::find(&files)?, Written::Unsynced),
         };
         let cut = journal::check(&directory.db(), journal)?;
         let opened = directory.open_db().and_then(|(db, keyspaces)| {
             if let Some(cut) = &cut {
                 cut.check([&keyspaces.meta, &keyspaces.rows])?;
             }
-            let recovered = recover(&keyspaces, found, written, options.pool_idle)?;
+            let recovered = replay::recover(&keyspaces, options.pool_idle, |first, watermark, replay| {
+                match &keyspaces.old_log {
+                    Some(old) => replay_old(old, watermark, replay),
+                    None => replay_segments(&files, &found, first, watermark, written, replay),
+                }
+            })?;
             Ok((db, keyspaces, recovered))
         });
         let (db, keyspaces, mut recovered) = match (opened, cut) {
@@ -543,146 +549,18 @@ impl LogReader for Log {
     }
 }
 
-struct Recovered {
-    state: State,
-    watermark: Seq,
-    /// What was replayed, if anything was.
-    rows: Option<RowChanges>,
-    ended: VecDeque<(u64, u64)>,
-    first: Seq,
-    log: Replayed,
-}
+impl Stored for Keyspaces {
+    fn meta(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(self.meta.get(key).map_err(read_error)?.map(|value| value.to_vec()))
+    }
 
-fn recover(keyspaces: &Keyspaces, found: Found, written: Written, pool_idle: Ttl) -> Result<Recovered, StoreError> {
-    let meta = |address: Address| {
-        let value = keyspaces.meta.get(address.key()).map_err(read_error)?;
-        value.ok_or_else(|| address.damaged("is missing"))
-    };
-    let watermark = codec::decode_watermark(&meta(Address::Watermark)?)?;
-    let first = codec::decode_first(&meta(Address::LogBounds)?)?;
-    let mut recovery = Recovery::new(watermark, pool_idle)?;
-    // In this order because each refers to those before it.
-    for kind in [b"p", b"s", b"h", b"w", b"e"] {
-        for guard in keyspaces.rows.prefix(kind) {
+    fn rows(&self, kind: u8, each: &mut EachRow<'_>) -> Result<(), StoreError> {
+        for guard in self.rows.prefix([kind]) {
             let (key, value) = guard.into_inner().map_err(read_error)?;
-            recovery.row(&Address::of_row(&key)?, &value)?;
+            each(&key, &value)?;
         }
-    }
-    recovery.rows_end()?;
-    let mut rows = Rows::new(recovery.state());
-    let watermark = watermark.counters.seq;
-    let mut replay = |entry: &Entry| {
-        recovery.entry(entry)?;
-        entry.events.iter().for_each(|event| rows.note(event));
         Ok(())
-    };
-    let log = match &keyspaces.old_log {
-        Some(old) => replay_old(old, watermark, &mut replay)?,
-        None => replay_segments(found, first, watermark, written, &mut replay)?,
-    };
-    if log.last < watermark {
-        let why = format!("the log ends with event {}, but the rows have event {}", log.last.0, watermark.0);
-        return Err(StoreError::Damaged(why));
     }
-    let (state, ended) = recovery.finish();
-    let rows = (state.counters().seq > watermark).then(|| rows.drain(&state));
-    Ok(Recovered { state, watermark, rows, ended: ended.into(), first, log })
-}
-
-/// What came of reading the log.
-#[derive(Default)]
-struct Replayed {
-    last: Seq,
-    /// Segments that are kept, and where the last of them ends.
-    listed: VecDeque<Segment>,
-    end: Option<End>,
-    /// Files that nobody needs, and those that are only needed by the history and have a damaged beginning.
-    unneeded: Vec<u64>,
-    unreadable: Vec<u64>,
-}
-
-type Replay<'a> = dyn FnMut(&Entry) -> Result<(), StoreError> + 'a;
-
-/// Reads the segments that have what the rows lack.
-fn replay_segments(
-    found: Found,
-    first: Seq,
-    watermark: Seq,
-    written: Written,
-    replay: &mut Replay<'_>,
-) -> Result<Replayed, StoreError> {
-    let needed = Seq(watermark.0 + 1);
-    let is_needed = |segment: &Result<Segment, _>| !matches!(segment, Ok(segment) if segment.base > needed);
-    // The last that begins with what is needed or before; the newest, if it has nothing of it.
-    let from = found.segments.iter().rposition(|segment| segment.is_ok() && is_needed(segment));
-    let mut last = Seq(0);
-    let mut end = None;
-    let (mut unneeded, mut unreadable) = (found.unbegun.clone(), Vec::new());
-    let mut listed: VecDeque<Segment> = VecDeque::new();
-    if from.is_none()
-        && let Some(Ok(oldest)) = found.segments.front()
-    {
-        let (needed, oldest) = (needed.0, oldest.base.0);
-        return Err(StoreError::Damaged(format!("event {needed} is missing: the log begins with event {oldest}")));
-    }
-    for (index, segment) in found.segments.iter().enumerate() {
-        let is_read = from.is_some_and(|from| from <= index);
-        match segment {
-            Ok(segment) if !is_read => listed.push_back(*segment),
-            // Whoever asks for what was in it hears that it is missing.
-            Err((number, why)) if !is_read && from.is_some() => {
-                tracing::warn!("{why}: the history has a gap");
-                unreadable.push(*number);
-            }
-            Err((number, why)) => {
-                given_up(why, written)?;
-                unneeded.extend(*number..=last_number(&found));
-                break;
-            }
-            Ok(segment) => {
-                let bytes = found.read(segment)?;
-                let next = match found.segments.get(index + 1) {
-                    Some(Ok(next)) => Some(next.base),
-                    _ => None,
-                };
-                let contents = Contents::read(&bytes, segment, needed, next);
-                for (first, value) in &contents.needed {
-                    replay(&codec::decode_entry(*first, &bytes[value.clone()])?)?;
-                }
-                listed.push_back(*segment);
-                last = Seq(contents.next.0 - 1);
-                end = Some(End { number: segment.number, at: contents.at as u64, places: contents.places });
-                if contents.is_damaged {
-                    given_up(&segments::why_damaged(&found.name(segment.number), contents.at as u64), written)?;
-                    unneeded.extend(segment.number + 1..=last_number(&found));
-                    break;
-                }
-            }
-        }
-    }
-    // What was let go, and not yet removed.
-    while let Some(next) = listed.get(1)
-        && next.base <= first
-    {
-        unneeded.extend(listed.pop_front().map(|segment| segment.number));
-    }
-    Ok(Replayed { last, listed, end, unneeded, unreadable })
-}
-
-fn last_number(found: &Found) -> u64 {
-    found.segments.iter().last().map_or(0, |segment| match segment {
-        Ok(segment) => segment.number,
-        Err((number, _)) => *number,
-    })
-}
-
-/// What was synced must be there; of what was not, any part may be missing.
-fn given_up(why: &str, written: Written) -> Result<(), StoreError> {
-    if written == Written::Synced {
-        return Err(StoreError::Damaged(why.into()));
-    }
-    tracing::warn!("{why}: what is there was never synced");
-    Ok(())
 }
 
 /// The log as earlier versions had it, in the database.

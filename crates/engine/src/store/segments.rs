@@ -23,8 +23,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use tenure_core::{Seq, Timestamp};
 
+pub(super) use self::blocks::BLOCK_BYTES;
 pub(super) use self::bytes::{
-    Contents, ENTRIES_BEGIN, HEADER_BYTES, RECORD_HEADER_BYTES, RecordHeader, header, read_header, record_bytes,
+    Contents, ENTRIES_BEGIN, HEADER_BYTES, RECORD_ALIGN, RECORD_HEADER_BYTES, RecordHeader, header, read_header,
+    record_bytes, record_header,
 };
 pub(super) use self::writer::{End, Writer};
 use super::{Entry, StoreError, codec};
@@ -99,7 +101,7 @@ impl Segments {
 
     fn read_entry(&self, segment: Segment, file: &File, first: Seq, at: u64) -> Result<Entry, StoreError> {
         let path = self.path(segment.number);
-        let unreadable = |error: io::Error| StoreError::Io(format!("cannot read {}: {error}", path.display()));
+        let unreadable = |error: io::Error| unreadable(&path, &error);
         let mut begun = [0; RECORD_HEADER_BYTES];
         file.read_exact_at(&mut begun, at).map_err(unreadable)?;
         let room = file.metadata().map_err(unreadable)?.len().saturating_sub(at + RECORD_HEADER_BYTES as u64);
@@ -127,8 +129,7 @@ impl Segments {
         }
         let path = self.path(segment.number);
         let open = || -> io::Result<(File, Vec<u8>)> { Ok((File::open(&path)?, fs::read(&path)?)) };
-        let unreadable = |error| StoreError::Io(format!("cannot read {}: {error}", path.display()));
-        let (file, bytes) = open().map_err(unreadable)?;
+        let (file, bytes) = open().map_err(|error| unreadable(&path, &error))?;
         // What cannot be read is found out by whoever asks for it.
         let entries = Contents::read(&bytes, &segment, Seq(u64::MAX), end).places;
         let places = Arc::new(Places { file, entries: RwLock::new(entries) });
@@ -166,6 +167,62 @@ impl Segments {
     }
 }
 
+/// Where the segments are.
+pub(super) trait Files {
+    /// In any order.
+    fn numbers(&self) -> Result<Vec<u64>, StoreError>;
+
+    /// As people know it.
+    fn name(&self, number: u64) -> String;
+
+    /// How a file begins, as far as this, and how long it is.
+    fn begin(&self, number: u64, most: usize) -> Result<(Vec<u8>, u64), StoreError>;
+
+    fn read(&self, number: u64) -> Result<Vec<u8>, StoreError>;
+}
+
+/// Files named by their numbers.
+pub(super) struct Folder(pub(super) PathBuf);
+
+impl Files for Folder {
+    fn numbers(&self) -> Result<Vec<u64>, StoreError> {
+        let mut numbers = Vec::new();
+        for file in self.0.read_dir().map_err(|error| unreadable(&self.0, &error))? {
+            let name = file.map_err(|error| unreadable(&self.0, &error))?.file_name();
+            let number = name.to_str().and_then(|name| name.strip_suffix(".log")?.parse().ok());
+            let path = self.0.join(&name);
+            numbers.push(
+                number.ok_or_else(|| StoreError::Damaged(format!("{} is no name of a segment", path.display())))?,
+            );
+        }
+        Ok(numbers)
+    }
+
+    fn name(&self, number: u64) -> String {
+        path(&self.0, number).display().to_string()
+    }
+
+    fn begin(&self, number: u64, most: usize) -> Result<(Vec<u8>, u64), StoreError> {
+        let read = || -> io::Result<(Vec<u8>, u64)> {
+            let file = File::open(path(&self.0, number))?;
+            let length = file.metadata()?.len();
+            let mut begun = vec![0; usize::try_from(length).unwrap_or(most).min(most)];
+            file.read_exact_at(&mut begun, 0)?;
+            Ok((begun, length))
+        };
+        read().map_err(|error| unreadable(&self.0, &error))
+    }
+
+    fn read(&self, number: u64) -> Result<Vec<u8>, StoreError> {
+        let path = path(&self.0, number);
+        fs::read(&path).map_err(|error| unreadable(&path, &error))
+    }
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> StoreError {
+    StoreError::Io(format!("cannot read {}: {error}", path.display()))
+}
+
 /// What there is, without having been read.
 #[derive(Debug, Default)]
 pub(super) struct Found {
@@ -173,44 +230,25 @@ pub(super) struct Found {
     pub(super) segments: VecDeque<Result<Segment, (u64, String)>>,
     /// Files that nothing was begun in.
     pub(super) unbegun: Vec<u64>,
-    folder: PathBuf,
 }
 
 /// Looks at the beginnings of all files.
-pub(super) fn find(folder: &Path) -> Result<Found, StoreError> {
-    let unreadable = |error: io::Error| StoreError::Io(format!("cannot read {}: {error}", folder.display()));
-    let mut found = Found { folder: folder.to_owned(), ..Found::default() };
-    let mut numbers = Vec::new();
-    for file in folder.read_dir().map_err(unreadable)? {
-        let name = file.map_err(unreadable)?.file_name();
-        let number = name.to_str().and_then(|name| name.strip_suffix(".log")?.parse().ok());
-        let path = folder.join(&name);
-        numbers.push(number.ok_or_else(|| StoreError::Damaged(format!("{} is no name of a segment", path.display())))?);
-    }
+pub(super) fn find(files: &dyn Files) -> Result<Found, StoreError> {
+    let mut found = Found::default();
+    let mut numbers = files.numbers()?;
     numbers.sort_unstable();
     if let Some(pair) = numbers.windows(2).find(|pair| pair[0] + 1 != pair[1]) {
-        let missing = path(folder, pair[0] + 1);
-        return Err(StoreError::Damaged(format!("{} is missing", missing.display())));
+        return Err(StoreError::Damaged(format!("{} is missing", files.name(pair[0] + 1))));
     }
     for number in &numbers {
-        let path = path(folder, *number);
-        let read = || -> io::Result<(Vec<u8>, u64)> {
-            let file = File::open(&path)?;
-            let mut begun = vec![0; HEADER_BYTES];
-            let length = file.metadata()?.len();
-            begun.truncate(usize::try_from(length).unwrap_or(HEADER_BYTES));
-            file.read_exact_at(&mut begun, 0)?;
-            Ok((begun, length))
-        };
-        let (begun, length) = read().map_err(unreadable)?;
+        let (begun, length) = files.begin(*number, HEADER_BYTES)?;
+        let why = |at| (*number, why_damaged(&files.name(*number), at));
         match begun_as(&begun, *number, number == numbers.last().expect("there is one")) {
             // A file is larger than this before it is begun.
-            Ok(Some(_)) if length < ENTRIES_START => {
-                found.segments.push_back(Err((*number, why_damaged(&path.display(), length))));
-            }
+            Ok(Some(_)) if length < ENTRIES_START => found.segments.push_back(Err(why(length))),
             Ok(Some(segment)) => found.segments.push_back(Ok(Segment { bytes: length, ..segment })),
             Ok(None) => found.unbegun.push(*number),
-            Err(()) => found.segments.push_back(Err((*number, why_damaged(&path.display(), 0)))),
+            Err(()) => found.segments.push_back(Err(why(0))),
         }
     }
     Ok(found)
@@ -226,17 +264,6 @@ fn begun_as(begun: &[u8], number: u64, is_last: bool) -> Result<Option<Segment>,
         // It was another segment, and is about to be this one.
         Some(segment) if is_last && segment.number < number => Ok(None),
         _ => Err(()),
-    }
-}
-
-impl Found {
-    pub(super) fn read(&self, segment: &Segment) -> Result<Vec<u8>, StoreError> {
-        let path = path(&self.folder, segment.number);
-        fs::read(&path).map_err(|error| StoreError::Io(format!("cannot read {}: {error}", path.display())))
-    }
-
-    pub(super) fn name(&self, number: u64) -> String {
-        path(&self.folder, number).display().to_string()
     }
 }
 

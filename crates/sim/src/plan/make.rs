@@ -164,10 +164,14 @@ impl Temper {
         if random.below(1_000) >= self.losses {
             return Fate::Fine;
         }
-        match random.below(4) {
+        match random.below(5) {
             0 => Fate::RequestLost,
             1 => Fate::AnswerLost,
             2 => Fate::Doubled { micros: random.small(5_000_000) },
+            3 => {
+                let longest = *random.pick(&[50_000, 5_000_000, 120_000_000]);
+                Fate::Delayed { micros: random.small(longest) }
+            }
             _ => {
                 let longest = *random.pick(&[500, 5_000, 500_000]);
                 Fate::Broken { micros: random.small(longest) }

@@ -92,6 +92,12 @@ impl World<'_> {
         match fate {
             Fate::RequestLost => self.counts.fault("request lost"),
             Fate::Fine | Fate::AnswerLost => self.at(at, arrive()),
+            Fate::Delayed { micros } => {
+                self.counts.fault("request delayed");
+                let at = at + u64::from(micros);
+                self.connections[connection].to_server = at;
+                self.at(at, arrive());
+            }
             Fate::Doubled { micros } => {
                 self.counts.fault("request doubled");
                 self.at(at, arrive());
@@ -120,6 +126,10 @@ impl World<'_> {
             self.later(200, Happening::Broken { connection });
             return;
         }
+        if call < self.newest_arrived {
+            self.counts.fault("request overtaken by a later one");
+        }
+        self.newest_arrived = self.newest_arrived.max(call);
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
         let line = &mut self.connections[connection];

@@ -1,18 +1,20 @@
-//! The server's process: the real driver and the real committer, and around them what the embedded engine's two threads do,
-//! as steps in time. While one batch is being synced the next is applied; a third waits.
+//! The server's process: the real driver and the real committer, and around them what the embedded engine does, as steps in time. There are
+//! two kinds. In one, as with two threads, the next batch is applied and closed while one is being synced, and a third waits. In the other,
+//! as on machines of few processors, the next is only closed when the disk is free, and rows come after the answers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::task::{Context, Poll, Waker};
 
 use tenure_core::{Seq, State, Timestamp};
-use tenure_engine::simulation::{Committer, Driver, Mail, Prepared, sleep};
-use tenure_engine::{Commit, Entry, Failure, ReplyTo};
+use tenure_engine::simulation::{BATCH_MILLIS_MAX, Committer, Driver, Mail, Prepared, sleep};
+use tenure_engine::{Entry, Failure, ReplyTo};
 
 use super::judge::unreceived;
 use super::{Happening, Violation, World, brief, wrong};
 use crate::model::{Heard, Model};
-use crate::plan::Micros;
+use crate::plan::{Left, Micros};
 use crate::random::Random;
 use crate::sabotage::Sabotage;
 
@@ -29,6 +31,12 @@ pub(super) struct Process {
     pub(super) committing: VecDeque<Committing>,
     /// The writer commits by itself and takes no mail meanwhile.
     pub(super) inline: bool,
+    /// Of the second kind.
+    pub(super) is_hosted: bool,
+    /// The batch that is open while another is being synced, in the second kind.
+    pub(super) open: Option<Open>,
+    /// When the last batch was begun.
+    pub(super) begun: Micros,
     pub(super) work_at: Option<Micros>,
     /// By its clock, and by what its clock should show.
     pub(super) origin_millis: u64,
@@ -37,6 +45,8 @@ pub(super) struct Process {
     pub(super) started: Micros,
     pub(super) random: Random,
     pub(super) stopping: bool,
+    /// What was committed last is still to be followed up.
+    pub(super) follow_late: bool,
 }
 
 #[derive(Debug)]
@@ -45,11 +55,19 @@ pub(super) struct Letter {
     pub(super) reply_to: Option<ReplyTo>,
 }
 
+/// When it was begun, and what it has heard.
+#[derive(Debug)]
+pub(super) struct Open {
+    at: Timestamp,
+    heard: Vec<Heard>,
+}
+
 /// A batch on its way to the disk.
 #[derive(Debug)]
 pub(super) struct Committing {
     number: u64,
-    prepared: Prepared,
+    /// None once the disk has it.
+    prepared: Option<Prepared>,
     model: Model,
     entry: Option<Arc<Entry>>,
     last: Seq,
@@ -61,9 +79,9 @@ impl Process {
         self.driver.state()
     }
 
-    /// The batch that is being written.
-    pub(super) fn writing(&self) -> Option<&Commit> {
-        self.committing.front().map(|batch| &batch.prepared.commit)
+    /// A batch is being written.
+    pub(super) fn is_writing(&self) -> bool {
+        self.committing.front().is_some_and(|batch| batch.entry.is_some())
     }
 
     pub(super) fn is_stopping(&self) -> bool {
@@ -72,11 +90,24 @@ impl Process {
 
     /// Whether it is doing something, or is just about to.
     pub(super) fn is_busy(&self, time: Micros) -> bool {
-        self.is_blocked() || self.stopping || self.work_at.is_some_and(|at| at <= time)
+        let is_at_work = self.stopping || self.open.is_some() || self.work_at.is_some_and(|at| at <= time);
+        self.is_blocked() || is_at_work
     }
 
     fn is_blocked(&self) -> bool {
         self.committing.len() >= 2 || self.inline && !self.committing.is_empty()
+    }
+
+    /// What nobody waits for, and comes after the answers.
+    fn follow(&mut self) {
+        // They are as of the last batch that was closed.
+        if self.is_hosted
+            && self.open.is_none()
+            && let Some(rows) = self.driver.rows_due()
+        {
+            self.committer.add_rows(rows);
+        }
+        assert!(self.committer.follow(), "nothing fails there");
     }
 
     /// What the engine's time should be.
@@ -141,18 +172,30 @@ impl World<'_> {
             self.process = Some(process);
             return Ok(());
         }
-        let at = self.now(&process).max(process.driver.now());
-        let mut heard = Vec::new();
-        process.driver.begin(at);
+        let now = self.now(&process).max(process.driver.now());
+        let mut open = process.open.take().unwrap_or_else(|| {
+            process.begun = self.time;
+            process.driver.begin(now);
+            Open { at: now, heard: Vec::new() }
+        });
         while !process.driver.is_full()
+            && now.millis_since(open.at) <= BATCH_MILLIS_MAX
             && let Some(letter) = process.mailbox.pop_front()
         {
-            heard.push(letter.heard.clone());
+            open.heard.push(letter.heard.clone());
             self.handle(&mut process, letter);
         }
-        let prepared = process.driver.finish();
+        if process.is_hosted && !process.committing.is_empty() {
+            process.open = Some(open);
+            self.process = Some(process);
+            return Ok(());
+        }
+        let prepared = match process.is_hosted {
+            true => process.driver.finish_without_rows(),
+            false => process.driver.finish(),
+        };
         self.process = Some(process);
-        self.commit(prepared, at, false, &heard)?;
+        self.commit(prepared, open.at, false, &open.heard)?;
         self.wake_up();
         Ok(())
     }
@@ -204,11 +247,15 @@ impl World<'_> {
         }
         checked?;
         let is_first = process.committing.is_empty();
-        process.inline = is_first && prepared.commands <= COMMANDS_WITHOUT_HANDOVER_MAX;
+        process.inline = match process.is_hosted {
+            // Large ones go on beside, and what is large is small here.
+            true => process.random.one_in(2),
+            false => is_first && prepared.commands <= COMMANDS_WITHOUT_HANDOVER_MAX,
+        };
         let last = prepared.last;
         let is_last = heard.iter().any(|heard| matches!(heard, Heard::Stop));
         let (number, model) = (self.batches, self.model.clone());
-        process.committing.push_back(Committing { number, prepared, model, entry, last, is_last });
+        process.committing.push_back(Committing { number, prepared: Some(prepared), model, entry, last, is_last });
         self.process = Some(process);
         if is_first {
             self.sync_next();
@@ -221,6 +268,14 @@ impl World<'_> {
         let slow = self.disk_slow.filter(|(until, _)| *until > self.time).map(|(_, micros)| u64::from(micros));
         let Some(process) = &mut self.process else { return };
         let micros = slow.unwrap_or_else(|| process.random.between(100, 1_500));
+        let batch = process.committing.front_mut().expect("somebody has put it there");
+        let prepared = batch.prepared.take().expect("it is given once");
+        // If that fails, it is told when the sync returns.
+        let _ = process.committer.begin(prepared);
+        if process.follow_late && process.random.one_in(2) {
+            process.follow_late = false;
+            process.follow();
+        }
         let incarnation = process.incarnation;
         self.later(micros, Happening::Synced { incarnation });
     }
@@ -229,11 +284,17 @@ impl World<'_> {
         let Some(process) = self.process.as_mut().filter(|process| process.incarnation == incarnation) else {
             return Ok(());
         };
+        if process.is_writing() {
+            self.counts.syncs += 1;
+            let by_count = self.options.lose_power_at.filter(|(at, _)| *at == self.counts.syncs);
+            if let Some(left) = self.lose_power.take().or(by_count.map(|(_, left)| left)) {
+                return self.crash(left);
+            }
+        }
         let Some(batch) = process.committing.pop_front() else { return Ok(()) };
         process.inline = false;
-        let Committing { number, prepared, model, entry, last, is_last } = batch;
-        let unreceived = unreceived(&self.connections, &prepared);
-        if !(process.committer.commit(prepared) && process.committer.follow()) {
+        let Committing { number, model, entry, last, is_last, .. } = batch;
+        if process.committer.poll(&mut Context::from_waker(Waker::noop())) != Poll::Ready(true) {
             self.note(|| "the sync FAILED".into());
             self.counts.fault("failed sync");
             self.written_model = Some((last, model));
@@ -241,6 +302,13 @@ impl World<'_> {
             self.pass_on_everything()?;
             self.end_process();
             return Ok(());
+        }
+        let answers = process.committer.done();
+        let unreceived = unreceived(&self.connections, &answers);
+        process.committer.deliver(answers);
+        process.follow_late = process.is_hosted && !is_last && !process.follow_late && process.random.one_in(2);
+        if !process.follow_late {
+            process.follow();
         }
         let mut returned: Vec<Mail> = process.returns.try_iter().collect();
         if self.options.sabotage == Some(Sabotage::LosesReturnedGrants) {
@@ -273,7 +341,18 @@ impl World<'_> {
         if self.process.as_ref().is_some_and(|process| !process.committing.is_empty()) {
             self.sync_next();
         }
+        // The open batch is closed, if there is one.
         self.work_by(self.time);
+        Ok(())
+    }
+
+    /// The machine loses its power. So much is left of what was not synced.
+    pub(super) fn crash(&mut self, left: Left) -> Result<(), Violation> {
+        let Some(process) = &self.process else { return Ok(()) };
+        self.counts.fault(if process.is_writing() { "crash during a sync" } else { "crash between syncs" });
+        self.note(|| format!("the power is GONE, {left:?}"));
+        self.disk.lose_power(left);
+        self.end_process();
         Ok(())
     }
 
@@ -293,12 +372,13 @@ impl World<'_> {
     /// Finishes what was handed over and refuses the rest.
     pub(super) fn stop_process(&mut self) -> Result<(), Violation> {
         let Some(mut process) = self.process.take() else { return Ok(()) };
-        if process.is_blocked() || process.stopping {
+        if process.is_blocked() || process.stopping || process.open.is_some() {
             // Somebody who asks a busy server to stop waits; a plan asks once.
             self.process = Some(process);
             return Ok(());
         }
         let at = self.now(&process).max(process.driver.now());
+        process.begun = self.time;
         process.driver.begin(at);
         let mut heard = vec![Heard::Stop];
         self.handle(&mut process, Letter { heard: Heard::Stop, reply_to: None });

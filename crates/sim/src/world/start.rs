@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::sync::mpsc;
 
 use tenure_core::{Counters, Machine, Seq, State};
-use tenure_engine::Store;
 use tenure_engine::simulation::{Committer, Driver, origin};
 use tokio::sync::watch;
 
@@ -24,7 +23,7 @@ impl World<'_> {
         }
         self.incarnation += 1;
         let mut random = Random::new(self.plan.seed ^ self.incarnation.wrapping_mul(0x9e37_79b9));
-        let Found { mut state, entries, first } =
+        let Found { mut state, entries, rows } =
             self.disk.open().map_err(|error| wrong("replay equals state", format!("cannot start: {error}")))?;
         self.note(|| format!("START with event {}", state.counters().seq.0));
         let observed = self.observed;
@@ -38,19 +37,17 @@ impl World<'_> {
             self.go_back_to(seq, &state)?;
         }
 
-        // The first thing a start writes is a sync like any other, and can be its last.
-        if let Some(first) = first {
+        // A start first writes what the rows lack, and may not come to its end.
+        if let Some(rows) = rows {
             if self.down_millis > 0 && random.one_in(6) {
                 self.counts.fault("crash during a start");
                 let left = if random.one_in(2) { Left::All } else { Left::Torn(u16::from(random.byte(255))) };
-                self.disk.tear(&first, left);
+                self.disk.lose_power(left);
                 self.note(|| format!("CRASH while starting, {left:?}"));
                 self.later(1_000, Happening::Start);
                 return Ok(());
             }
-            if let Err(error) = self.disk.clone().commit(first) {
-                return Err(wrong("replay equals state", error.to_string()));
-            }
+            self.disk.write_first(&rows);
         }
 
         if self.options.sabotage == Some(Sabotage::ReusesTokens) {
@@ -78,6 +75,9 @@ impl World<'_> {
             mailbox: VecDeque::new(),
             committing: VecDeque::new(),
             inline: true,
+            is_hosted: random.one_in(2),
+            open: None,
+            begun: self.time,
             work_at: None,
             origin_millis,
             expected_origin_millis,
@@ -85,6 +85,7 @@ impl World<'_> {
             started: self.time,
             random,
             stopping: false,
+            follow_late: false,
         };
         let at = self.now(&process).max(process.driver.now());
         let prepared = match self.options.sabotage {

@@ -1,7 +1,7 @@
 //! Bytes in whole blocks, at an address that is a multiple of their size, so that the system can give them to the disk as they are.
 
 /// What disks and file systems work in. Both ends of a write, and where it is in memory, are multiples of it.
-pub(super) const BLOCK_BYTES: usize = 4_096;
+pub(in crate::store) const BLOCK_BYTES: usize = 4_096;
 
 /// The blocks at the end of a file that are not yet full, or not yet written.
 #[derive(Debug, Default)]

@@ -14,7 +14,7 @@ use rustix::fs::OFlags;
 use tenure_core::{Seq, Timestamp, Ttl};
 
 use super::blocks::{BLOCK_BYTES, Blocks};
-use super::bytes::{ENTRIES_BEGIN, HEADER_BYTES, RECORD_ALIGN, RecordHeader, header, record_bytes};
+use super::bytes::{ENTRIES_BEGIN, HEADER_BYTES, RECORD_ALIGN, header, record_bytes, record_header};
 use super::ring::{Ring, Written};
 use super::{ENTRIES_START, Places, Segment, Segments, failed, sync_folder};
 use crate::store::background::{Background, Task};
@@ -322,10 +322,7 @@ impl Writer {
             self.begin(entry, value, sync)?;
         }
         let current = self.current.as_mut().expect("it was just begun");
-        let length = u32::try_from(value.len()).expect("it has room in a file");
-        let events = u32::try_from(entry.events.len()).expect("a batch is bounded");
-        let header = RecordHeader { length, events, first: entry.first, checksum: 0 };
-        self.blocks.extend(&header.sealed(current.salt, value));
+        self.blocks.extend(&record_header(entry, value, current.salt));
         self.blocks.extend(value);
         self.blocks.pad(RECORD_ALIGN);
         current.adds = Some((entry.first, record_bytes(value) as u64));
