@@ -56,7 +56,7 @@ impl Default for Options {
             on_fatal: Box::new(stop_the_process),
             policies: None,
             host: None,
-            give_way: turns::give_way,
+            give_way: crate::courtesy::give_way,
         }
     }
 }

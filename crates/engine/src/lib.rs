@@ -8,6 +8,7 @@ mod call;
 mod clock;
 #[cfg(feature = "contract")]
 pub mod contract;
+mod courtesy;
 mod desk;
 mod driver;
 mod embedded;

@@ -4,6 +4,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::courtesy::BACK_SOON;
+
 /// How long the writer looks out. It yields to anybody who has something to do.
 pub(super) const LOOK_OUT: Duration = Duration::from_micros(200);
 /// How long a batch that only puts callers in queues waits for company: they cannot go on anyway, and often
@@ -11,11 +13,10 @@ pub(super) const LOOK_OUT: Duration = Duration::from_micros(200);
 pub(super) const LINGER: Duration = Duration::from_micros(200);
 /// More than this are not said in turn.
 pub(super) const COMMANDS_IN_TURN_MAX: usize = 4;
-/// Whoever has something short to do gives the processor back sooner. Who computes keeps it until the system takes it away, for some
-/// milliseconds.
-pub(crate) const BACK_SOON: Duration = Duration::from_millis(1);
-/// For so many times as long as it took to get the processor back nobody is given way to, which bounds what is lost by it.
+/// For so many times as long as it took to get the processor back nobody is given way to, which bounds what is lost by it; but not for
+/// longer than this, since a machine that was stopped for a while is not one whose processors are wanted.
 const ALONE_FACTOR: u32 = 64;
+const ALONE_MAX: Duration = Duration::from_secs(10);
 
 pub(super) struct Turns {
     /// What came last came soon after a commit.
@@ -26,13 +27,6 @@ pub(super) struct Turns {
     /// Until then there are others who keep a processor that they are given.
     crowded_until: Option<Instant>,
     give_way: fn() -> Duration,
-}
-
-/// Gives the processor to other threads, and tells how long it was before it came back.
-pub(crate) fn give_way() -> Duration {
-    let given = Instant::now();
-    std::thread::yield_now();
-    given.elapsed()
 }
 
 impl Turns {
@@ -55,7 +49,7 @@ impl Turns {
         let given = Instant::now();
         if self.crowded_until.is_none_or(|until| given >= until) {
             let took = (self.give_way)();
-            self.crowded_until = (took > BACK_SOON).then(|| given + took * ALONE_FACTOR);
+            self.crowded_until = (took > BACK_SOON).then(|| given + took + (took * ALONE_FACTOR).min(ALONE_MAX));
         }
     }
 
@@ -97,6 +91,13 @@ mod tests {
         assert!(turns.is_crowded() && !turns.are_taken());
         turns.give_way = || panic!("it is not tried again so soon");
         turns.give_way();
+    }
+
+    #[test]
+    fn after_a_long_standstill_they_are_given_it_again_before_long() {
+        let turns = given_way_once(|| Duration::from_secs(600));
+        let until = turns.crowded_until.unwrap();
+        assert!(until <= Instant::now() + Duration::from_secs(610));
     }
 
     #[test]

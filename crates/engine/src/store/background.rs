@@ -3,9 +3,6 @@
 
 use std::sync::mpsc::{self, Receiver, SendError, Sender, TryRecvError};
 use std::thread::JoinHandle;
-use std::time::Duration;
-
-use crate::embedded::turns::{BACK_SOON, give_way};
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -22,14 +19,6 @@ pub(super) struct Task<T> {
     done: Receiver<T>,
     /// What came of it, if it was asked whether it is done.
     heard: Option<T>,
-}
-
-/// On few processors somebody who has to answer, or waits for an answer, may want the one that such a thread has. They are given way to
-/// as long as they give it back soon: whoever computes keeps it, and what is written here must get done.
-#[derive(Debug)]
-pub(super) struct Courtesy {
-    give_way: fn() -> Duration,
-    is_over: bool,
 }
 
 /// It ended in a panic, of which the thread has told.
@@ -75,20 +64,6 @@ impl Drop for Background {
             drop(jobs);
             // A panic there has been reported; here it only means that it has ended.
             let _ = thread.join();
-        }
-    }
-}
-
-impl Default for Courtesy {
-    fn default() -> Self {
-        Self { give_way, is_over: false }
-    }
-}
-
-impl Courtesy {
-    pub(super) fn give_way(&mut self) {
-        if !self.is_over {
-            self.is_over = (self.give_way)() > BACK_SOON;
         }
     }
 }
@@ -155,17 +130,6 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!(background.begin(|| 7).join(), Ok(7));
-    }
-
-    #[test]
-    fn somebody_who_keeps_the_processor_is_given_it_once() {
-        let mut courtesy = Courtesy { give_way: || BACK_SOON, is_over: false };
-        courtesy.give_way();
-        assert!(!courtesy.is_over, "it came back soon");
-        courtesy.give_way = || Duration::from_secs(60);
-        courtesy.give_way();
-        courtesy.give_way = || panic!("it is not given away again");
-        courtesy.give_way();
     }
 
     #[test]

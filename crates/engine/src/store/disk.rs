@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use fjall::{Database, Keyspace, PersistMode};
 use tenure_core::{Seq, State, Timestamp, Ttl};
 
-use super::background::{Background, Courtesy, Task};
+use super::background::{Background, Task};
 use super::codec;
 use super::directory::{Directory, Keyspaces};
 use super::journal::{self, Written};
@@ -21,6 +21,7 @@ use super::replay::{self, EachRow, Recovered, Replay, Replayed, Stored, replay_s
 use super::rows::RowChanges;
 use super::segments::{self, Folder, Found, Segments};
 use super::{Commit, Entry, LogReader, Store, StoreError};
+use crate::courtesy::Courtesy;
 use crate::{EventPage, EventQuery, EventsGone};
 
 /// How much the database's journal may have that is not synced. Much at once would keep commits waiting for the disk.
@@ -83,12 +84,12 @@ pub struct DiskStore {
     background: Background,
     syncing: Option<Task<Result<(), StoreError>>>,
     writing: Option<Task<Result<(), StoreError>>>,
+    writer: segments::Writer,
     log: Arc<Log>,
     keyspaces: Keyspaces,
     db: Database,
     directory: Directory,
 
-    writer: segments::Writer,
     /// What the database has still to get.
     rows: Option<RowChanges>,
     durability: Durability,
@@ -135,12 +136,11 @@ impl DiskStore {
             if let Some(cut) = &cut {
                 cut.check([&keyspaces.meta, &keyspaces.rows])?;
             }
-            let recovered = replay::recover(&keyspaces, options.pool_idle, |first, watermark, replay| {
-                match &keyspaces.old_log {
+            let recovered =
+                replay::recover(&keyspaces, options.pool_idle, |first, watermark, replay| match &keyspaces.old_log {
                     Some(old) => replay_old(old, watermark, replay),
                     None => replay_segments(&files, &found, first, watermark, written, replay),
-                }
-            })?;
+                })?;
             Ok((db, keyspaces, recovered))
         });
         let (db, keyspaces, mut recovered) = match (opened, cut) {
@@ -314,7 +314,7 @@ impl DiskStore {
     /// Gives the database the rows that it lacks.
     fn write_rows(&mut self) -> Result<(), StoreError> {
         self.all_written_so_far()?;
-        if let Some(write) = self.rows_to_write()? {
+        if let Some(write) = self.rows_to_write(Courtesy::none())? {
             write()?;
         }
         self.rows_written();
@@ -323,12 +323,15 @@ impl DiskStore {
 
     /// The same, beside the commits: thousands of rows take milliseconds, in which nobody would be answered.
     fn begin_to_write_rows(&mut self) -> Result<(), StoreError> {
-        self.writing = self.rows_to_write()?.map(|write| self.background.begin(write));
+        self.writing = self.rows_to_write(Courtesy::new())?.map(|write| self.background.begin(write));
         Ok(())
     }
 
     /// What writes them. The database never has what the log has not, whatever of both is lost.
-    fn rows_to_write(&mut self) -> Result<Option<impl FnOnce() -> Result<(), StoreError> + Send + use<>>, StoreError> {
+    fn rows_to_write(
+        &mut self,
+        mut courtesy: Courtesy,
+    ) -> Result<Option<impl FnOnce() -> Result<(), StoreError> + Send + use<>>, StoreError> {
         let Some(mut rows) = self.rows.take() else { return Ok(None) };
         assert!(rows.watermark <= self.log.last(), "rows never have what the log has not");
         if self.durability == Durability::Os {
@@ -349,7 +352,6 @@ impl DiskStore {
             // In order, because the database finds the place of a row the faster the nearer it is to that of the row before.
             rows.puts.sort_unstable();
             let mut batch = db.batch().durability(Some(PersistMode::Buffer));
-            let mut courtesy = Courtesy::default();
             for rows in rows.puts.chunks(ROWS_BEFORE_YIELD) {
                 courtesy.give_way();
                 for (key, value) in rows {
