@@ -244,7 +244,7 @@ impl Driver {
         prepared
     }
 
-    /// For those who look after [`Driver::rows_due`] when the batch is answered: to encode them takes milliseconds.
+    /// For those who look after [`Driver::rows_due`] when nobody waits for an answer: to encode them takes milliseconds.
     pub fn finish_without_rows(&mut self) -> Prepared {
         let Batch { at, first, events, answers, commands, .. } = self.desk.finish();
         events.iter().for_each(|event| self.rows.note(event));
@@ -256,8 +256,8 @@ impl Driver {
         Prepared { commit: Commit { entry, rows: None }, deliveries, commands, last }
     }
 
-    /// The rows that are to be written, if it is time to, as of the last batch. They may not be written before that is durable, and no
-    /// other may be under way.
+    /// The rows that are to be written, if it is time to, as of the last batch that was closed; none may be open. They may not be written before
+    /// that is durable.
     pub fn rows_due(&mut self) -> Option<RowChanges> {
         let millis = self.closed_at.millis_since(self.rows_written);
         self.rows.are_due(self.desk.state(), millis).then(|| self.drain())

@@ -37,7 +37,7 @@ pub trait Store: Send + 'static {
     fn commit(&mut self, commit: Commit) -> Result<(), StoreError>;
 
     /// Begins to make the batch durable. [`Store::poll`] tells when it is, and until then nothing but rows may be committed. A store that
-    /// can do nothing meanwhile has done it when this returns.
+    /// can do nothing meanwhile has done it when this returns. As [`Store::poll`] it wants a runtime of tokio's that has sockets.
     fn begin(&mut self, commit: Commit) -> Result<(), StoreError> {
         self.commit(commit)
     }

@@ -159,12 +159,12 @@ async fn an_engine_that_is_killed_does_nothing_any_more_and_its_host_is_rid_of_i
     let engine = start(clock(), &notes, move |hosting| sender.send(hosting).unwrap());
     let mut hosting = hosting.recv().unwrap();
     assert!(poll(&mut hosting).is_pending());
-    assert_eq!(*notes.lock().unwrap(), ["commit"], "that it has started");
+    assert_eq!(*notes.lock().unwrap(), ["commit", "follow"], "that it has started, and done what comes after it");
     let mut received = submit(&engine);
     engine.kill();
     assert!(received.recv().await.is_none());
     assert!(poll(&mut hosting).is_ready());
-    assert_eq!(notes.lock().unwrap().len(), 1);
+    assert_eq!(notes.lock().unwrap().len(), 2);
 }
 
 #[tokio::test]

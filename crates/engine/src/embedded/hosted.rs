@@ -33,7 +33,7 @@ const COMMANDS_BESIDE_MIN: usize = 40;
 /// maybe on this one, and for that it would otherwise wait until nobody has anything to say.
 const COMMANDS_BEFORE_YIELD: usize = 32;
 
-/// The engine, to be run by whoever hosts it. It must be polled in a runtime of tokio's that has timers.
+/// The engine, to be run by whoever hosts it. It must be polled in a runtime of tokio's that has timers and sockets.
 pub type Hosting = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 pub(super) struct Hosted {
@@ -43,7 +43,7 @@ pub(super) struct Hosted {
     open: Option<Timestamp>,
     ends: Ends,
     turns: Turns,
-    /// The last batch was written while others had their turn.
+    /// Others had their turn while the last batch was written, and nothing has been waited for since.
     was_beside: bool,
     /// Batches that were answered and after which is still something to do.
     unfollowed: usize,
@@ -63,7 +63,7 @@ enum Ends {
 enum Work {
     /// What was under way is durable.
     Answer,
-    /// There is mail, or something is due, and the disk is free.
+    /// There is mail, something is due, or a batch is open, and the disk is free.
     Commit,
     /// What nobody waits for.
     Follow,
@@ -177,16 +177,21 @@ impl Drop for ClearOnDrop {
 impl Hosted {
     fn restart(&mut self) -> Option<()> {
         let restarted = self.writer.restart();
+        self.unfollowed = 1;
         self.committer.commit(restarted).then_some(())
     }
 
     fn poll_work(&mut self, timer: &mut Timer, cx: &mut Context<'_>) -> Poll<Option<Work>> {
         let is_under_way = self.committer.is_under_way();
-        if is_under_way && self.was_beside {
+        if is_under_way {
+            if let Poll::Ready(goes_on) = self.committer.poll(cx) {
+                return Poll::Ready(goes_on.then_some(Work::Answer));
+            }
+            self.was_beside = true;
             self.turns.give_way();
-        }
-        if is_under_way && let Poll::Ready(goes_on) = self.committer.poll(cx) {
-            return Poll::Ready(goes_on.then_some(Work::Answer));
+            if let Poll::Ready(goes_on) = self.committer.poll(cx) {
+                return Poll::Ready(goes_on.then_some(Work::Answer));
+            }
         }
         self.writer.empty_mailbox();
         let is_due = match self.open {
@@ -202,7 +207,10 @@ impl Hosted {
             _ if self.unfollowed > 0 => Work::Follow,
             None if has_mail || is_due => Work::Gather,
             Some(_) if has_mail && self.takes_more() => Work::Gather,
-            _ => return Poll::Pending,
+            _ => {
+                self.was_beside &= is_under_way;
+                return Poll::Pending;
+            }
         };
         Poll::Ready(Some(work))
     }
@@ -280,9 +288,9 @@ impl Hosted {
             self.turns.committed();
             return Some(());
         }
-        self.was_beside = prepared.commands >= COMMANDS_BESIDE_MIN && !self.turns.is_crowded();
-        let begun =
-            if self.was_beside { self.committer.begin(prepared) } else { self.committer.begin_and_wait(prepared) };
+        self.was_beside = false;
+        let is_large = prepared.commands >= COMMANDS_BESIDE_MIN && !self.turns.is_crowded();
+        let begun = if is_large { self.committer.begin(prepared) } else { self.committer.begin_and_wait(prepared) };
         begun.then_some(())
     }
 
