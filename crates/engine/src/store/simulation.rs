@@ -11,7 +11,9 @@ use super::journal::Written;
 use super::layout::Address;
 use super::replay::{self, EachRow, Recovered, Stored, replay_segments};
 use super::rows::RowChanges;
-use super::segments::{self, BLOCK_BYTES, Contents, ENTRIES_BEGIN, Files, RECORD_ALIGN, header, record_bytes, record_header};
+use super::segments::{
+    self, BLOCK_BYTES, Contents, ENTRIES_BEGIN, Files, RECORD_ALIGN, header, record_bytes, record_header,
+};
 use super::{Entry, StoreError};
 
 /// Small, so that a run fills some.

@@ -152,8 +152,13 @@ fn old_entries_are_let_go_but_not_before_the_rows_have_them() {
     let options = DiskOptions { retention, segment_bytes: Some(0), ..unsynced() };
     let mut world = World::new(6, dir.path(), options);
     world.live(400);
+    world.commit(false);
+    // Late enough for a segment of its own.
+    world.pass(60_001);
+    world.apply(Command::Restart);
     world.commit(true);
-    let before = world.events.len() as u64;
+    // The last of which the rows have all stays until they have something of the next.
+    let before = world.ends[world.ends.len() - 2];
     for _ in 0..40 {
         world.pass(60_001);
         world.apply(Command::Restart);

@@ -40,6 +40,7 @@ const PIECE_BYTES_MAX: usize = 1024 * 1024;
 const SYNC_DIRECT_WRITES: [u64; 4] = [EXT4, XFS, BTRFS, F2FS];
 const EXT4: u64 = 0xef53;
 const XFS: u64 = 0x5846_5342;
+/// Some versions of it do not sync what a ring has written (Linux 8184620ae212 mends that), so there it is waited for.
 const BTRFS: u64 = 0x9123_683e;
 const F2FS: u64 = 0xf2f5_2010;
 /// A segment is ended when it has been filled for this part of the time for which history is kept, so that it can be let go in time;
@@ -64,7 +65,7 @@ pub(in crate::store) struct Writer {
     unreadable: Vec<u64>,
     /// How the current file ends. The ring has it while that is written.
     blocks: Blocks,
-    /// None as long as nobody needed one, or where there is none.
+    /// None as long as nobody needed one, or where there is none, which to find out costs next to nothing.
     ring: Option<Ring>,
     durability: Durability,
     first_bytes: u64,
@@ -127,6 +128,8 @@ struct Out {
     /// Every write goes to the disk, past what the system keeps in memory, and is synced when it returns. That takes two thirds of what
     /// a write and a sync take, but not every file system can do it.
     is_direct: bool,
+    /// So it is when it is given to the ring.
+    is_synced_beside: bool,
     /// Where the blocks go that are not yet full, or not yet written.
     start: u64,
 }
@@ -263,7 +266,7 @@ impl Writer {
     ) -> Result<bool, StoreError> {
         let begins = self.prepare(entry, value, true, age)?;
         let current = self.current.as_ref().expect("it is prepared");
-        if current.out.is_direct
+        if current.out.is_synced_beside
             && let Some(ring) = self.ring.take().or_else(Ring::open)
         {
             match ring.write(&current.out.file, std::mem::take(&mut self.blocks), current.out.start) {
@@ -308,7 +311,7 @@ impl Writer {
             }
             // Nothing failed yet, but not all of it was done.
             Ok(_) => self.write(true),
-            Err(error) if is_impossible(&error) => self.write(true),
+            Err(error) if is_impossible(&error) || is_undone(&error) => self.write(true),
             Err(error) => Err(failed(&self.segments.path(current.number), &error)),
         }
     }
@@ -397,7 +400,8 @@ impl Writer {
         let mut found = Vec::new();
         for (oldest, next) in listed.iter().zip(listed.iter().skip(1)) {
             let is_wanted = next.at > before && bytes <= bytes_max;
-            if is_wanted || next.base.0 - 1 > watermark.0 {
+            // If the rows have something of the next, that was begun on the disk too, and the log does not come to its end here.
+            if is_wanted || next.base > watermark {
                 break;
             }
             bytes -= oldest.bytes;
@@ -507,10 +511,10 @@ impl Writer {
 
 impl Out {
     fn open(path: &Path, start: u64, directly: bool) -> io::Result<Self> {
-        if let Some(file) = directly.then(|| open_direct(path, OFlags::DSYNC)).flatten() {
-            return Ok(Self { file, is_direct: true, start });
+        if let Some((file, system)) = directly.then(|| open_direct(path, OFlags::DSYNC)).flatten() {
+            return Ok(Self { file, is_direct: true, is_synced_beside: system != BTRFS, start });
         }
-        Ok(Self { file: File::options().write(true).open(path)?, is_direct: false, start })
+        Ok(Self { file: File::options().write(true).open(path)?, is_direct: false, is_synced_beside: false, start })
     }
 
     fn write(&mut self, blocks: &mut Blocks, sync: bool, path: &Path) -> io::Result<()> {
@@ -528,21 +532,27 @@ impl Out {
     }
 }
 
-/// A file to which only whole blocks are written, past what the system keeps in memory; none where that is not possible.
-fn open_direct(path: &Path, flags: OFlags) -> Option<File> {
+/// A file to which only whole blocks are written, past what the system keeps in memory, and what file system it is on; none where that is not
+/// possible.
+fn open_direct(path: &Path, flags: OFlags) -> Option<(File, u64)> {
     #[cfg(target_os = "linux")]
     {
         use std::os::unix::fs::OpenOptionsExt;
         let flags = (OFlags::DIRECT | flags).bits().cast_signed();
         let file = File::options().write(true).custom_flags(flags).open(path).ok()?;
         let kind = rustix::fs::fstatfs(&file).ok()?.f_type;
-        SYNC_DIRECT_WRITES.iter().any(|known| i128::from(kind) == i128::from(*known)).then_some(file)
+        SYNC_DIRECT_WRITES.into_iter().find(|known| i128::from(kind) == i128::from(*known)).map(|known| (file, known))
     }
     #[cfg(not(target_os = "linux"))]
     {
         let _ = (path, flags);
         None
     }
+}
+
+/// It could not wait, or somebody disturbed it.
+fn is_undone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
 }
 
 /// Some file systems say so only then; and some want larger blocks.
@@ -562,7 +572,7 @@ fn make(path: &Path, bytes: u64, need: Option<&Need>) -> io::Result<()> {
     }
     let mut zeros = Blocks::default();
     let is_whole = had.is_multiple_of(BLOCK_BYTES as u64);
-    let mut direct = is_whole.then(|| open_direct(path, OFlags::empty())).flatten();
+    let mut direct = is_whole.then(|| open_direct(path, OFlags::empty())).flatten().map(|(file, _)| file);
     let mut grow = || -> io::Result<()> {
         let mut at = had;
         while at < bytes {
@@ -618,7 +628,48 @@ fn remove(path: &Path) -> Result<(), StoreError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::bytes::RECORD_HEADER_BYTES;
     use super::*;
+
+    #[test]
+    fn what_the_ring_left_undone_is_done_and_what_failed_is_told() {
+        let errno = |errno: rustix::io::Errno| io::Error::from_raw_os_error(errno.raw_os_error());
+        let undone = [
+            Ok(0),
+            Ok(BLOCK_BYTES),
+            Err(errno(rustix::io::Errno::INVAL)),
+            Err(errno(rustix::io::Errno::INTR)),
+            Err(errno(rustix::io::Errno::AGAIN)),
+        ];
+        let folder = tempfile::tempdir().unwrap();
+        let options = DiskOptions { segment_bytes: Some(64 * BLOCK_BYTES as u64), ..DiskOptions::default() };
+        let mut writer = Writer::new(folder.path(), VecDeque::new(), Vec::new(), &options);
+        let age = Ttl::from_millis(1_000_000);
+        let count = undone.len() as u64;
+        let entry = |number: u64| {
+            let event = tenure_core::Event::Restarted;
+            Entry { first: Seq(number), at: Timestamp::from_millis(number), events: vec![event] }
+        };
+        // More than a block, so that a part of it can be there.
+        let value = |number: u64| vec![u8::try_from(number).unwrap(); BLOCK_BYTES + 100];
+        for (number, result) in (1..).zip(undone) {
+            writer.prepare(&entry(number), &value(number), true, age).unwrap();
+            let blocks = std::mem::take(&mut writer.blocks);
+            writer.written((blocks, result)).unwrap();
+        }
+        let bytes = fs::read(folder.path().join("1.log")).unwrap();
+        let mut at = ENTRIES_BEGIN;
+        for number in 1..=count {
+            at += RECORD_HEADER_BYTES;
+            let value = value(number);
+            assert!(bytes[at..at + value.len()] == value, "entry {number} is where it belongs");
+            at = (at + value.len()).next_multiple_of(RECORD_ALIGN);
+        }
+        writer.prepare(&entry(count + 1), &value(count + 1), true, age).unwrap();
+        let blocks = std::mem::take(&mut writer.blocks);
+        let failed = writer.written((blocks, Err(errno(rustix::io::Errno::IO))));
+        assert!(matches!(failed, Err(StoreError::Io(_))), "{failed:?}");
+    }
 
     #[test]
     fn the_next_file_is_made_the_sooner_the_faster_this_one_is_filled() {
