@@ -62,7 +62,7 @@ impl Connection for Etcd {
                     false => Err("somebody else uses this name".into()),
                 }
             }
-            What::Shared(name) => {
+            What::Shared { name, units: 1 } => {
                 let lease = match self.lease {
                     Some(lease) => lease,
                     None => {
@@ -77,7 +77,7 @@ impl Connection for Etcd {
                 let locked: lock::LockResponse = self.channel.call("/v3lockpb.Lock/Lock", &request).await?;
                 Ok(Taken::Lock(locked.key))
             }
-            What::Chosen { .. } | What::Place(_) => Err("etcd has nothing of this kind".into()),
+            What::Shared { .. } | What::Chosen { .. } | What::Place(_) => Err("etcd has nothing of this kind".into()),
         }
     }
 

@@ -17,8 +17,12 @@ impl Connection for Ldlm {
     }
 
     async fn take(&mut self, what: &What) -> Outcome<Self::Taken> {
-        let (What::Own(name) | What::Shared(name)) = what else { return Err("LDLM has only locks".into()) };
-        let request = LockRequest { name: name.clone(), ..Default::default() };
+        let (name, size) = match what {
+            What::Own(name) | What::Shared { name, units: 1 } => (name, None),
+            What::Shared { name, units } => (name, Some(i32::try_from(*units)?)),
+            What::Chosen { .. } | What::Place(_) => return Err("LDLM has only locks".into()),
+        };
+        let request = LockRequest { name: name.clone(), size, ..Default::default() };
         let locked: LockResponse = self.0.call("/ldlm.LDLM/Lock", &request).await?;
         match locked.locked {
             true => Ok((name.clone(), locked.key)),

@@ -23,7 +23,7 @@ pub(crate) enum What {
     /// A name that nobody else uses.
     Own(String),
     /// A name, or one of the units of a pool, that others want too: it is waited for.
-    Shared(String),
+    Shared { name: String, units: u32 },
     /// Any resource of the pool that the selector fits.
     Chosen { pool: String, select: String },
     /// A place in a rate window, which is not given back: it passes.

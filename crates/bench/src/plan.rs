@@ -3,7 +3,7 @@
 use crate::load::{Shape, Then, What};
 use crate::program::Program;
 
-/// A workload. Its rows are compared with each other; the first of them is ours.
+/// A workload. Its rows that are durable are compared with each other, and so are those that are not; the first of each is ours.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Work {
     Disk,
@@ -11,8 +11,6 @@ pub(crate) enum Work {
     /// The same, while others want the processors too.
     OwnDeepCrowded,
     OwnWide,
-    OwnDeepInMemory,
-    OwnWideInMemory,
     Hot,
     Semaphore,
     Machines,
@@ -66,9 +64,9 @@ const STREAM_IN_MEMORY: On = On::Server(Server::TenureInMemory, Way::Stream);
 const UNARY_IN_MEMORY: On = On::Server(Server::TenureInMemory, Way::Unary);
 pub(crate) const REDIS: On = On::Server(Server::Redis, Way::Redis);
 const REDIS_IN_MEMORY: On = On::Server(Server::RedisInMemory, Way::Redis);
-const ETCD: On = On::Server(Server::Etcd, Way::Etcd);
-const LDLM: On = On::Server(Server::Ldlm, Way::Ldlm);
-const LDLM_IN_MEMORY: On = On::Server(Server::LdlmInMemory, Way::Ldlm);
+pub(crate) const ETCD: On = On::Server(Server::Etcd, Way::Etcd);
+pub(crate) const LDLM: On = On::Server(Server::Ldlm, Way::Ldlm);
+pub(crate) const LDLM_IN_MEMORY: On = On::Server(Server::LdlmInMemory, Way::Ldlm);
 pub(crate) const BARE: On = On::Server(Server::Bare, Way::Stream);
 pub(crate) const BARE_UNARY: On = On::Server(Server::Bare, Way::Unary);
 const LDLM_BY_PY_LDLM: On = On::Server(Server::Ldlm, Way::Program(Program::PyLdlm));
@@ -82,6 +80,9 @@ pub(crate) const ROWS: &[(Work, On)] = &[
     (Work::OwnDeep, ETCD),
     (Work::OwnDeep, LDLM),
     (Work::OwnDeep, BARE),
+    (Work::OwnDeep, STREAM_IN_MEMORY),
+    (Work::OwnDeep, REDIS_IN_MEMORY),
+    (Work::OwnDeep, LDLM_IN_MEMORY),
     (Work::OwnDeepCrowded, STREAM),
     (Work::OwnDeepCrowded, REDIS),
     (Work::OwnWide, UNARY),
@@ -90,23 +91,30 @@ pub(crate) const ROWS: &[(Work, On)] = &[
     (Work::OwnWide, ETCD),
     (Work::OwnWide, LDLM),
     (Work::OwnWide, BARE_UNARY),
-    (Work::OwnDeepInMemory, STREAM_IN_MEMORY),
-    (Work::OwnDeepInMemory, REDIS_IN_MEMORY),
-    (Work::OwnDeepInMemory, LDLM_IN_MEMORY),
-    (Work::OwnWideInMemory, UNARY_IN_MEMORY),
-    (Work::OwnWideInMemory, REDIS_IN_MEMORY),
-    (Work::OwnWideInMemory, LDLM_IN_MEMORY),
+    (Work::OwnWide, UNARY_IN_MEMORY),
+    (Work::OwnWide, REDIS_IN_MEMORY),
+    (Work::OwnWide, LDLM_IN_MEMORY),
     (Work::Hot, STREAM),
     (Work::Hot, BY_LDLM),
     (Work::Hot, REDIS),
     (Work::Hot, ETCD),
     (Work::Hot, LDLM),
+    (Work::Hot, STREAM_IN_MEMORY),
+    (Work::Hot, REDIS_IN_MEMORY),
     (Work::Hot, LDLM_IN_MEMORY),
     (Work::Semaphore, STREAM),
+    (Work::Semaphore, BY_LDLM),
     (Work::Semaphore, REDIS),
+    (Work::Semaphore, LDLM),
+    (Work::Semaphore, STREAM_IN_MEMORY),
+    (Work::Semaphore, REDIS_IN_MEMORY),
+    (Work::Semaphore, LDLM_IN_MEMORY),
     (Work::Machines, STREAM),
+    (Work::Machines, STREAM_IN_MEMORY),
     (Work::Window, STREAM),
     (Work::Window, REDIS),
+    (Work::Window, STREAM_IN_MEMORY),
+    (Work::Window, REDIS_IN_MEMORY),
     (Work::Crowd, STREAM),
     (Work::Clients, CLIENT),
     (Work::Clients, IN_PYTHON),
@@ -149,19 +157,19 @@ pub(crate) const AIMS: &[Aim] = &[
         what: "unary / LDLM in memory, own names, 32",
         aim: "≥ 2",
         ours: (Work::OwnWide, UNARY),
-        theirs: (Work::OwnWideInMemory, LDLM_IN_MEMORY),
+        theirs: (Work::OwnWide, LDLM_IN_MEMORY),
     },
     Aim {
         what: "nothing but the sync, unary / LDLM in memory, own names, 32",
         aim: "",
         ours: (Work::OwnWide, BARE_UNARY),
-        theirs: (Work::OwnWideInMemory, LDLM_IN_MEMORY),
+        theirs: (Work::OwnWide, LDLM_IN_MEMORY),
     },
     Aim {
         what: "LDLM's interface / LDLM in memory, own names, 32",
         aim: "≥ 1.5",
         ours: (Work::OwnWide, BY_LDLM),
-        theirs: (Work::OwnWideInMemory, LDLM_IN_MEMORY),
+        theirs: (Work::OwnWide, LDLM_IN_MEMORY),
     },
     Aim {
         what: "LDLM's interface / LDLM with state file, own names, 32",
@@ -219,16 +227,25 @@ impl On {
             Self::Server(_, way) => Work::of_own_names(way),
         }
     }
+
+    /// Whether what it says is on the disk when it says it.
+    pub(crate) fn is_durable(self) -> bool {
+        match self {
+            Self::Disk => true,
+            Self::Server(server, _) => match server {
+                Server::Tenure | Server::Redis | Server::Etcd | Server::Ldlm | Server::Bare => true,
+                Server::TenureInMemory | Server::RedisInMemory | Server::LdlmInMemory => false,
+            },
+        }
+    }
 }
 
 impl Work {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Disk,
         Self::OwnDeep,
         Self::OwnDeepCrowded,
         Self::OwnWide,
-        Self::OwnDeepInMemory,
-        Self::OwnWideInMemory,
         Self::Hot,
         Self::Semaphore,
         Self::Machines,
@@ -250,8 +267,6 @@ impl Work {
                 "Own names, 4 connections x 64 tasks, beside a thread that computes for each processor"
             }
             Self::OwnWide => "Own names, 32 connections",
-            Self::OwnDeepInMemory => "Own names, 4 connections x 64 tasks, not durable",
-            Self::OwnWideInMemory => "Own names, 32 connections, not durable",
             Self::Hot => "One hot name, 32 tasks",
             Self::Semaphore => "Semaphore of 8 units, 32 tasks",
             Self::Machines => "Pool of 1,000 labelled resources, 4 connections x 64 tasks",
@@ -279,13 +294,8 @@ impl Work {
         }
         match self {
             Self::Disk => Shape { connections: 1, tasks: 1 },
-            Self::OwnDeep
-            | Self::OwnDeepCrowded
-            | Self::OwnDeepInMemory
-            | Self::Machines
-            | Self::Window
-            | Self::Clients => DEEP,
-            Self::OwnWide | Self::OwnWideInMemory => WIDE,
+            Self::OwnDeep | Self::OwnDeepCrowded | Self::Machines | Self::Window | Self::Clients => DEEP,
+            Self::OwnWide => WIDE,
             Self::Hot | Self::Semaphore if way == Way::Stream => DEEP_HOT,
             Self::Hot | Self::Semaphore => WIDE,
             Self::Crowd => CROWD,
@@ -303,14 +313,11 @@ impl Work {
 
     pub(crate) fn what(self, run: usize, connection: usize, task: usize) -> What {
         match self {
-            Self::Disk
-            | Self::OwnDeep
-            | Self::OwnDeepCrowded
-            | Self::OwnWide
-            | Self::OwnDeepInMemory
-            | Self::OwnWideInMemory
-            | Self::Clients => What::Own(format!("lock-{connection}-{task}")),
-            Self::Hot | Self::Semaphore | Self::Crowd => What::Shared(self.pool(run)),
+            Self::Disk | Self::OwnDeep | Self::OwnDeepCrowded | Self::OwnWide | Self::Clients => {
+                What::Own(format!("lock-{connection}-{task}"))
+            }
+            Self::Hot | Self::Crowd => What::Shared { name: self.pool(run), units: 1 },
+            Self::Semaphore => What::Shared { name: self.pool(run), units: SEMAPHORE_UNITS },
             Self::Machines => What::Chosen { pool: self.pool(run), select: selector(connection, task) },
             Self::Window => What::Place(format!("{}-{}", self.pool(run), task % WINDOWS)),
         }
@@ -350,6 +357,36 @@ impl On {
             Self::Server(Server::LdlmInMemory, _) => "LDLM in memory",
             Self::Server(Server::Bare, Way::Unary) => "nothing but the sync, unary calls",
             Self::Server(Server::Bare, _) => "nothing but the sync",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::latency::LOADS;
+
+    #[test]
+    fn the_capacity_of_whatever_is_loaded_is_measured() {
+        for load in LOADS {
+            for on in [load.on, load.of] {
+                assert!(ROWS.contains(&(on.capacity(), on)), "{load:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn both_sides_of_every_ratio_are_measured() {
+        for aim in AIMS {
+            assert!([aim.ours, aim.theirs].iter().all(|side| ROWS.contains(side)), "{aim:?}");
+        }
+    }
+
+    #[test]
+    fn rows_of_a_table_have_names_of_their_own() {
+        for (number, &(work, on)) in ROWS.iter().enumerate() {
+            let is_same = |&&(its_work, its_on): &&(Work, On)| its_work == work && its_on.who() == on.who();
+            assert_eq!(ROWS[number..].iter().filter(is_same).count(), 1, "{work:?} {on:?}");
         }
     }
 }

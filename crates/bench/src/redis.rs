@@ -57,7 +57,7 @@ impl Connection for Redis {
                 let taken: bool = self.shared.set_options(&name, &value, lease).await?;
                 if taken { Ok(Taken::Lock { name, value }) } else { Err("somebody else uses this name".into()) }
             }
-            What::Shared(list) => {
+            What::Shared { name: list, .. } => {
                 let popped: Option<[String; 2]> = self.shared.blpop(list, 0.0).await?;
                 let [list, token] = popped.ok_or("there is no end to this wait")?;
                 Ok(Taken::Token { list, token })

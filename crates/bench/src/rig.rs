@@ -134,6 +134,8 @@ async fn prepare(address: &str, way: Way, work: Work, run: usize) -> Outcome<()>
     match (work, way) {
         (Work::Hot, Way::Redis) => redis::declare(address, &pool, 1).await,
         (Work::Semaphore, Way::Redis) => redis::declare(address, &pool, SEMAPHORE_UNITS).await,
+        // Whoever locks in LDLM says for how many.
+        (Work::Semaphore, Way::Ldlm) => Ok(()),
         (Work::Semaphore, _) => tenure::declare_units(address, &pool, SEMAPHORE_UNITS).await,
         (Work::Machines, _) => tenure::declare_machines(address, &pool, MACHINES).await,
         (Work::Window, Way::Stream) => {

@@ -107,15 +107,21 @@ pub(crate) async fn run(rounds: usize, span: Duration, names: &[String], ldlm: O
 }
 
 fn name(work: Work, on: On) -> String {
-    format!("{}: {}", work.title(), on.who())
+    format!("{}: {}", title(work, on.is_durable()), on.who())
+}
+
+fn title(work: Work, is_durable: bool) -> String {
+    format!("{}{}", work.title(), if is_durable { "" } else { ", not durable" })
 }
 
 fn tables(rows: Vec<(Work, On, Row)>) -> Vec<Table> {
-    let table = |work: Work| {
-        let rows: Vec<_> = rows.iter().filter(|row| row.0 == work).map(|row| row.2.clone()).collect();
-        (!rows.is_empty()).then(|| Table { title: work.title().to_owned(), unit: work.unit(), rows })
+    let table = |(work, is_durable): (Work, bool)| {
+        let is_here = |row: &&(Work, On, Row)| (row.0, row.1.is_durable()) == (work, is_durable);
+        let rows: Vec<_> = rows.iter().filter(is_here).map(|row| row.2.clone()).collect();
+        (!rows.is_empty()).then(|| Table { title: title(work, is_durable), unit: work.unit(), rows })
     };
-    Work::ALL.into_iter().filter_map(table).collect()
+    // Durable or not is told apart, since only one of them waits for the disk.
+    Work::ALL.into_iter().flat_map(|work| [(work, true), (work, false)]).filter_map(table).collect()
 }
 
 /// Those whose both sides were measured.

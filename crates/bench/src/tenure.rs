@@ -105,7 +105,7 @@ impl Connection for Client {
     }
 
     async fn take(&mut self, what: &What) -> Outcome<Self::Taken> {
-        let (What::Own(name) | What::Shared(name)) = what else { return Err("only names are locked".into()) };
+        let (What::Own(name) | What::Shared { name, .. }) = what else { return Err("only names are locked".into()) };
         Ok(self.0.lock(name).await?)
     }
 
@@ -260,7 +260,7 @@ pub(crate) async fn connect(address: &str) -> Outcome<TenureClient<Channel>> {
 /// Who asks is said elsewhere.
 fn acquire(what: &What) -> AcquireRequest {
     let (pool, select, ttl_ms) = match what {
-        What::Own(pool) | What::Shared(pool) => (pool, None, Some(30_000)),
+        What::Own(pool) | What::Shared { name: pool, .. } => (pool, None, Some(30_000)),
         What::Chosen { pool, select } => (pool, Some(select.clone()), Some(30_000)),
         What::Place(pool) => (pool, None, None),
     };
