@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 
 use crate::pace::{self, Latencies};
-use crate::plan::{BARE, BARE_UNARY, On, REDIS, STREAM, UNARY};
+use crate::plan::{BARE, BARE_UNARY, ETCD, LDLM, LDLM_IN_MEMORY, On, REDIS, STREAM, UNARY};
 use crate::report::{self, NOT_MEASURED, Spread};
 
 /// How much is asked, and of whom.
@@ -15,16 +15,21 @@ pub(crate) struct Load {
     pub(crate) of: On,
 }
 
-/// The disk by itself first, for those that rest on it.
-pub(crate) const LOADS: [Load; 8] = [
+/// The disk by itself first, for those that rest on it. LDLM at half load only, which tells enough of it.
+pub(crate) const LOADS: [Load; 13] = [
     Load { on: On::Disk, percent: 50, of: On::Disk },
     Load { on: STREAM, percent: 50, of: STREAM },
     Load { on: STREAM, percent: 90, of: STREAM },
     Load { on: BARE, percent: 50, of: STREAM },
     Load { on: UNARY, percent: 50, of: UNARY },
+    Load { on: UNARY, percent: 90, of: UNARY },
     Load { on: BARE_UNARY, percent: 50, of: UNARY },
     Load { on: REDIS, percent: 50, of: REDIS },
     Load { on: REDIS, percent: 90, of: REDIS },
+    Load { on: ETCD, percent: 50, of: ETCD },
+    Load { on: ETCD, percent: 90, of: ETCD },
+    Load { on: LDLM, percent: 50, of: LDLM },
+    Load { on: LDLM_IN_MEMORY, percent: 50, of: LDLM_IN_MEMORY },
 ];
 /// What is told, and the first of these is plotted from.
 pub(crate) const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 1.0];
@@ -33,20 +38,25 @@ const P99: f64 = 0.99;
 #[derive(Debug)]
 pub(crate) struct Latency {
     pub(crate) who: String,
+    pub(crate) on: On,
+    /// Of the capacity. None where one thing is done after another, and nothing is due.
+    pub(crate) percent: Option<u32>,
     /// One per round.
     pub(crate) rounds: Vec<Latencies>,
     pub(crate) missing: Option<String>,
 }
 
 impl Latency {
-    pub(crate) fn new(who: String) -> Self {
-        Self { who, rounds: Vec::new(), missing: None }
+    pub(crate) fn of_idle_disk() -> Self {
+        let who = "append and sync of the idle disk".to_owned();
+        Self { who, on: On::Disk, percent: None, rounds: Vec::new(), missing: None }
     }
 
     pub(crate) fn of_load(Load { on, percent, of }: Load) -> Self {
         // Ours is the only one that others are measured at.
         let whose = if on == of { "its" } else { "Tenure's" };
-        Self::new(format!("{}, at {percent} % of {whose} capacity", on.who()))
+        let who = format!("{}, at {percent} % of {whose} capacity", on.who());
+        Self { who, on, percent: Some(percent), rounds: Vec::new(), missing: None }
     }
 
     /// All rounds together.

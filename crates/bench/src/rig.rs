@@ -122,9 +122,13 @@ async fn until_waiting(address: &str, pool: &str) -> Outcome<()> {
 pub(crate) async fn open(address: &str, way: Way, rate: f64, span: Duration) -> Outcome<Latencies> {
     let connections = Work::of_own_names(way).shape(way).connections;
     match way {
-        Way::Redis => pace::run::<Redis>(address, connections, rate, span).await,
         Way::Unary => pace::run::<tenure::Unary>(address, connections, rate, span).await,
-        _ => pace::run::<tenure::Stream>(address, connections, rate, span).await,
+        Way::Stream => pace::run::<tenure::Stream>(address, connections, rate, span).await,
+        Way::Client => pace::run::<tenure::Client>(address, connections, rate, span).await,
+        Way::Ldlm => pace::run::<Ldlm>(address, connections, rate, span).await,
+        Way::Redis => pace::run::<Redis>(address, connections, rate, span).await,
+        Way::Etcd => pace::run::<Etcd>(address, connections, rate, span).await,
+        Way::Program(program) => Err(format!("{program:?} makes a load of its own, which waits").into()),
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) async fn run(rounds: usize, span: Duration, names: &[String], ldlm: O
     };
     let mut rows: Vec<_> =
         ROWS.iter().filter(|&&row| is_needed(row)).map(|&(work, on)| (work, on, Row::new(on.who()))).collect();
-    let mut syncs = Latency::new("append and sync of the idle disk".to_owned());
+    let mut syncs = Latency::of_idle_disk();
 
     let folder = tempfile::Builder::new().prefix("tenure-bench").tempdir_in(target_folder())?;
     let tools = target_folder().join("../tools");
