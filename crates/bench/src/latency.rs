@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 
 use crate::pace::{self, Latencies};
 use crate::plan::{BARE, BARE_UNARY, ETCD, LDLM, LDLM_IN_MEMORY, On, REDIS, STREAM, UNARY};
-use crate::report::{self, NOT_MEASURED, Spread};
+use crate::report::{self, NO_ROUND, Ratio, Spread, not_measured};
 
 /// How much is asked, and of whom.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +34,9 @@ pub(crate) const LOADS: [Load; 13] = [
 /// What is told, and the first of these is plotted from.
 pub(crate) const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 1.0];
 const P99: f64 = 0.99;
+/// Of those whose p99 at half load we aim for: how many times that of the disk's own sync.
+const AIM: &str = "≤ 3";
+const AIMED_FOR: [On; 2] = [STREAM, UNARY];
 
 #[derive(Debug)]
 pub(crate) struct Latency {
@@ -69,11 +72,12 @@ impl Latency {
     }
 
     /// The p99 of this divided by that of the other, round by round.
-    fn p99_ratio(&self, other: &Self, p99: impl Fn(&Latencies) -> f64) -> Option<Spread> {
-        if self.missing.is_some() {
-            return None;
+    fn p99_ratio(&self, other: &Self, p99: impl Fn(&Latencies) -> f64) -> Result<Spread, String> {
+        if let Some(why) = self.missing.as_ref().or(other.missing.as_ref()) {
+            return Err(why.clone());
         }
-        Spread::of(self.rounds.iter().zip(&other.rounds).map(|(this, other)| p99(this) / p99(other)))
+        let ratios = self.rounds.iter().zip(&other.rounds).map(|(this, other)| p99(this) / p99(other));
+        Spread::of(ratios).ok_or_else(|| NO_ROUND.to_owned())
     }
 }
 
@@ -94,7 +98,7 @@ pub(crate) fn markdown(latencies: &[Latency]) -> String {
         let mut line = vec![latency.who.clone()];
         let spread = |p99: fn(&Latencies) -> f64| Spread::of(latency.rounds.iter().map(p99));
         match (&latency.missing, spread(p99).zip(spread(p99_of_slices))) {
-            (Some(why), _) => line.push(format!("{NOT_MEASURED}: {why}")),
+            (Some(why), _) => line.push(not_measured(why)),
             (None, None) => continue,
             (None, Some((p99, p99_of_slices))) => {
                 let all = latency.all();
@@ -108,6 +112,20 @@ pub(crate) fn markdown(latencies: &[Latency]) -> String {
     report::table(&lines)
 }
 
+/// What we aim for, of whole rounds with all their pauses, beside the disk, which is first, idle and then under load.
+pub(crate) fn ratios(latencies: &[Latency]) -> Vec<Ratio> {
+    let [idle, half_loaded, ..] = latencies else { return Vec::new() };
+    let is_aimed_for = |it: &&Latency| AIMED_FOR.contains(&it.on) && it.percent == Some(50);
+    let of_syncs = |ours: &Latency| {
+        [(idle, "of the idle disk"), (half_loaded, "of the disk at 50 %")].map(|(disk, which)| Ratio {
+            what: format!("{}: p99 of an acquire at 50 % load / of a sync {which}", ours.on.who()),
+            aim: AIM,
+            ratio: ours.p99_ratio(disk, p99),
+        })
+    };
+    latencies.iter().filter(is_aimed_for).flat_map(of_syncs).collect()
+}
+
 /// The p99 of all as so many times that of the disk, which is first, idle and then under load.
 pub(crate) fn in_syncs(latencies: &[Latency]) -> String {
     let [idle, half_loaded, ..] = latencies else { return String::new() };
@@ -115,9 +133,10 @@ pub(crate) fn in_syncs(latencies: &[Latency]) -> String {
     let mut lines = vec![head.map(str::to_owned).to_vec()];
     for latency in &latencies[1..] {
         let mut line = vec![latency.who.clone()];
-        for disk in [idle, half_loaded] {
+        line.extend(latency.missing.as_deref().map(not_measured));
+        for disk in [idle, half_loaded].into_iter().filter(|_| latency.missing.is_none()) {
             for p99 in [p99, p99_of_slices] {
-                let ratio = latency.p99_ratio(disk, p99).filter(|_| latency.who != disk.who);
+                let ratio = latency.p99_ratio(disk, p99).ok().filter(|_| latency.who != disk.who);
                 let say = |ratio: Spread| ratio.say(report::factor);
                 line.push(ratio.map(say).map_or_else(String::new, |[median, range]| format!("{median} ({range})")));
             }
@@ -125,4 +144,46 @@ pub(crate) fn in_syncs(latencies: &[Latency]) -> String {
         lines.push(line);
     }
     report::table(&lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn measured(latency: Latency, micros: &[u64]) -> Latency {
+        let began = Instant::now();
+        let round = |&micros: &u64| {
+            let mut latencies = Latencies::since(began);
+            latencies.record(began, Duration::from_micros(micros));
+            latencies
+        };
+        Latency { rounds: micros.iter().map(round).collect(), ..latency }
+    }
+
+    #[test]
+    fn the_aim_is_told_for_the_stream_and_for_unary_calls_beside_both_of_the_disk() {
+        let loaded = LOADS.map(|load| match load.on {
+            On::Disk => measured(Latency::of_load(load), &[200, 200]),
+            UNARY => Latency { missing: Some("no answer".to_owned()), ..Latency::of_load(load) },
+            _ => measured(Latency::of_load(load), &[400, 800]),
+        });
+        let disk = measured(Latency::of_idle_disk(), &[100, 100]);
+        let latencies: Vec<_> = std::iter::once(disk).chain(loaded).collect();
+        let ratios = ratios(&latencies);
+        let told: Vec<_> = ratios.iter().map(|it| (it.what.as_str(), it.aim)).collect();
+        assert_eq!(
+            told,
+            [
+                ("Tenure, stream: p99 of an acquire at 50 % load / of a sync of the idle disk", "≤ 3"),
+                ("Tenure, stream: p99 of an acquire at 50 % load / of a sync of the disk at 50 %", "≤ 3"),
+                ("Tenure, unary calls: p99 of an acquire at 50 % load / of a sync of the idle disk", "≤ 3"),
+                ("Tenure, unary calls: p99 of an acquire at 50 % load / of a sync of the disk at 50 %", "≤ 3"),
+            ]
+        );
+        let medians: Vec<_> = ratios.iter().map(|it| it.ratio.as_ref().map(|it| it.median.round())).collect();
+        let none = "no answer".to_owned();
+        assert_eq!(medians, [Ok(6.0), Ok(3.0), Err(&none), Err(&none)]);
+    }
 }

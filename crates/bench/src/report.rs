@@ -1,6 +1,7 @@
 //! Figures with their spread, as Markdown that can be read as it is.
 
-pub(crate) const NOT_MEASURED: &str = "not measured";
+const NOT_MEASURED: &str = "not measured";
+pub(crate) const NO_ROUND: &str = "there was no round";
 
 /// The figures of one thing that was measured.
 #[derive(Clone, Debug)]
@@ -23,9 +24,10 @@ pub(crate) struct Table {
 /// A ratio that is told by itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Ratio {
-    pub(crate) what: &'static str,
+    pub(crate) what: String,
     pub(crate) aim: &'static str,
-    pub(crate) ratio: Spread,
+    /// Or why there is none.
+    pub(crate) ratio: Result<Spread, String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,11 +47,13 @@ impl Row {
         Spread::of(self.figures.iter().copied().filter(|_| self.missing.is_none()))
     }
 
-    /// This divided by the other, round by round.
-    pub(crate) fn ratio(&self, other: &Self) -> Option<Spread> {
-        let both = self.missing.is_none() && other.missing.is_none();
-        let figures = self.figures.iter().zip(&other.figures).filter(|_| both);
-        Spread::of(figures.map(|(this, other)| this / other))
+    /// This divided by the other, round by round, or why it cannot be told.
+    pub(crate) fn ratio(&self, other: &Self) -> Result<Spread, String> {
+        if let Some(why) = self.missing.as_ref().or(other.missing.as_ref()) {
+            return Err(why.clone());
+        }
+        let ratios = self.figures.iter().zip(&other.figures).map(|(this, other)| this / other);
+        Spread::of(ratios).ok_or_else(|| NO_ROUND.to_owned())
     }
 }
 
@@ -81,14 +85,10 @@ impl Table {
             let mut line = vec![row.who.clone()];
             match (row.spread(), &row.missing) {
                 (Some(spread), None) => line.extend(spread.say(count)),
-                // What to do about it was told during the run.
-                (_, Some(why)) => {
-                    let why = why.split(';').next().unwrap_or_default();
-                    line.extend([format!("{NOT_MEASURED}: {why}"), String::new()]);
-                }
+                (_, Some(why)) => line.extend([not_measured(why), String::new()]),
                 (None, None) => continue,
             }
-            let ratio = first.filter(|_| number > 0 && row.missing.is_none()).and_then(|first| first.ratio(row));
+            let ratio = first.filter(|_| number > 0 && row.missing.is_none()).and_then(|first| first.ratio(row).ok());
             line.extend(ratio.map_or_else(Default::default, |ratio| ratio.say(factor)));
             lines.push(line);
         }
@@ -102,10 +102,19 @@ impl Table {
 pub(crate) fn ratios(ratios: &[Ratio]) -> String {
     let mut lines = vec![["ratio, round by round", "aim", "median", "from – to"].map(str::to_owned).to_vec()];
     for Ratio { what, aim, ratio } in ratios {
-        let [median, range] = ratio.say(factor);
-        lines.push(vec![(*what).to_owned(), (*aim).to_owned(), median, range]);
+        let mut line = vec![what.clone(), (*aim).to_owned()];
+        match ratio {
+            Ok(spread) => line.extend(spread.say(factor)),
+            Err(why) => line.push(not_measured(why)),
+        }
+        lines.push(line);
     }
     table(&lines)
+}
+
+/// In place of figures. What can be done about it, which follows, was told during the run.
+pub(crate) fn not_measured(why: &str) -> String {
+    format!("{NOT_MEASURED}: {}", why.split(';').next().unwrap_or_default())
 }
 
 /// The first line is the head. The first column is text, the others are figures.
@@ -172,8 +181,8 @@ mod tests {
     fn a_ratio_is_taken_round_by_round() {
         let row = |figures: &[f64]| Row { figures: figures.to_vec(), ..Row::new("it") };
         let ratio = row(&[10.0, 40.0, 30.0]).ratio(&row(&[10.0, 10.0, 20.0]));
-        assert_eq!(ratio, Some(Spread { median: 1.5, least: 1.0, most: 4.0 }));
-        assert_eq!(row(&[]).ratio(&row(&[1.0])), None);
+        assert_eq!(ratio, Ok(Spread { median: 1.5, least: 1.0, most: 4.0 }));
+        assert_eq!(row(&[]).ratio(&row(&[1.0])), Err(NO_ROUND.to_owned()));
     }
 
     #[test]
@@ -191,5 +200,21 @@ mod tests {
         let text = table.markdown();
         assert!(text.contains("| theirs |     100 | 100 – 100 |         2.00 | 2.00 – 2.00 |"), "{text}");
         assert!(text.contains("not measured: not installed"), "{text}");
+    }
+
+    #[test]
+    fn what_is_aimed_for_and_not_measured_is_told_with_its_aim() {
+        let missing = Row { missing: Some("not installed; do install it".into()), ..Row::new("peer") };
+        let ours = Row { figures: vec![200.0], ..Row::new("ours") };
+        let ratio = |what: &str, aim, other| Ratio { what: what.to_owned(), aim, ratio: ours.ratio(other) };
+        let text = ratios(&[ratio("ours / ours", "≤ 3", &ours), ratio("ours / peer", "≥ 2", &missing)]);
+        let lines: Vec<_> = text.lines().skip(2).collect();
+        assert_eq!(
+            lines,
+            [
+                "| ours / ours           | ≤ 3 |   1.00 | 1.00 – 1.00 |",
+                "| ours / peer           | ≥ 2 | not measured: not installed |             |",
+            ]
+        );
     }
 }

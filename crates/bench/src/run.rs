@@ -100,9 +100,10 @@ pub(crate) async fn run(rounds: usize, span: Duration, names: &[String], ldlm: O
         true => restart::run(folder.path(), rounds).await?,
         false => Vec::new(),
     };
-    let (ratios, tables) = (ratios(&rows), tables(rows));
     let loaded = loaded.into_iter().map(|(_, latency)| latency);
     let latencies = if with_latency { std::iter::once(syncs).chain(loaded).collect() } else { Vec::new() };
+    let ratios = [ratios(&rows), latency::ratios(&latencies)].concat();
+    let tables = tables(rows);
     Ok(Measured { machine, tables, ratios, latencies, restarts, rounds, span })
 }
 
@@ -124,14 +125,18 @@ fn tables(rows: Vec<(Work, On, Row)>) -> Vec<Table> {
     Work::ALL.into_iter().flat_map(|work| [(work, true), (work, false)]).filter_map(table).collect()
 }
 
-/// Those whose both sides were measured.
+/// Those of which at least one side was asked for. Where the other was not, or could not be measured, that is told.
 fn ratios(rows: &[(Work, On, Row)]) -> Vec<Ratio> {
-    let row = |wanted: (Work, On)| rows.iter().find(|row| (row.0, row.1) == wanted).map(|row| &row.2);
-    let ratio = |&Aim { what, aim, ours, theirs }: &Aim| {
-        let ratio = row(ours)?.ratio(row(theirs)?)?;
-        Some(Ratio { what, aim, ratio })
+    let row = |(work, on): (Work, On)| {
+        let row = rows.iter().find(|row| (row.0, row.1) == (work, on)).map(|row| &row.2);
+        row.ok_or_else(|| format!("nobody asked for `{}`", name(work, on)))
     };
-    AIMS.iter().filter_map(ratio).collect()
+    let is_asked_for = |aim: &&Aim| row(aim.ours).is_ok() || row(aim.theirs).is_ok();
+    let ratio = |&Aim { what, aim, ours, theirs }: &Aim| {
+        let ratio = row(ours).and_then(|ours| ours.ratio(row(theirs)?));
+        Ratio { what: what.to_owned(), aim, ratio }
+    };
+    AIMS.iter().filter(is_asked_for).map(ratio).collect()
 }
 
 impl Measured {
@@ -151,7 +156,7 @@ impl Measured {
         if !self.latencies.is_empty() {
             text += "\n### Latency of an uncontended acquire, under a load that does not wait\n\n";
             text += &latency::markdown(&self.latencies);
-            text += &format!("\nWe aim for at most 3 syncs.\n\n{}", latency::in_syncs(&self.latencies));
+            text += &format!("\nWe aim for at most 3 syncs at 50 % load.\n\n{}", latency::in_syncs(&self.latencies));
             if with_plots {
                 text += "\n![Latencies](benchmarks/latency.svg)\n";
             }
@@ -175,4 +180,35 @@ fn restarts(restarts: &[Restart]) -> String {
         lines.push([it.restarts.who.clone(), median, range].into_iter().chain(rest).collect());
     }
     report::table(&lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{ETCD, LDLM, REDIS, STREAM};
+
+    fn row(work: Work, on: On, figures: &[f64]) -> (Work, On, Row) {
+        (work, on, Row { figures: figures.to_vec(), ..Row::new(on.who()) })
+    }
+
+    #[test]
+    fn a_ratio_that_cannot_be_told_says_why() {
+        let mut rows: Vec<_> = ROWS.iter().map(|&(work, on)| row(work, on, &[30.0])).collect();
+        for (_, _, row) in rows.iter_mut().filter(|row| row.1 == ETCD) {
+            row.missing = Some("etcd is not installed".to_owned());
+        }
+        let ratios = ratios(&rows);
+        assert_eq!(ratios.len(), AIMS.len());
+        let missing: Vec<_> =
+            ratios.iter().filter_map(|it| Some((it.aim, it.ratio.as_ref().err()?.as_str()))).collect();
+        assert_eq!(missing, [("≥ 20", "etcd is not installed")]);
+    }
+
+    #[test]
+    fn a_ratio_of_what_was_asked_for_with_something_else_says_so() {
+        let ratios = ratios(&[row(Work::OwnDeep, REDIS, &[10.0]), row(Work::Hot, LDLM, &[10.0])]);
+        let [ratio] = ratios.as_slice() else { panic!("{ratios:?}") };
+        let why = format!("nobody asked for `{}`", name(Work::OwnDeep, STREAM));
+        assert_eq!(ratio.ratio, Err(why));
+    }
 }

@@ -82,9 +82,9 @@ pub(crate) async fn run(rounds: usize, span: Duration, names: &[String]) -> Resu
     }
     let rows: Vec<_> = rows.into_iter().map(|(row, _)| row).collect();
     let row = |name| rows.iter().find(|row| row.who == name);
-    let ratio = |(what, ours, theirs): (&'static str, _, _)| {
-        let ratio = row(ours)?.ratio(row(theirs)?)?;
-        Some(Ratio { what, aim: "", ratio })
+    let ratio = |(what, ours, theirs): (&str, _, _)| {
+        let ratio = row(ours)?.ratio(row(theirs)?);
+        Some(Ratio { what: what.to_owned(), aim: "", ratio })
     };
     let ratios: Vec<_> = RATIOS.into_iter().filter_map(ratio).collect();
     let table = Table { title: "Pairs in Temporal".to_owned(), unit: "pairs/s", rows: rows.clone() };
