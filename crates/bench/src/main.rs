@@ -36,7 +36,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 ///
 /// Each round measures every workload on every server once, then latencies at 50 % and 90 % of what the round showed to be
 /// the capacity. Afterwards the server is killed with a million holds, as often as there are rounds. Ratios are taken round by
-/// round. What is not installed is told, with how to get it.
+/// round. What is not installed is told, with how to get it. Pools in Temporal are measured by themselves, by `--temporal`.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench")]
 struct Arguments {
@@ -90,6 +90,9 @@ async fn measure() -> Result<(), Box<dyn Error>> {
         (page::Part::Servers, measured.markdown(arguments.write))
     };
     println!("{text}");
+    // Once more, where it is not lost among the rounds.
+    let hint = if arguments.temporal { None } else { temporal::hint(&arguments.names) };
+    hint.into_iter().for_each(|hint| eprintln!("{hint}"));
     if arguments.write {
         page::write(part, &text).map_err(|error| error.to_string())?;
     }

@@ -9,7 +9,7 @@ use crate::plan::{AIMS, Aim, On, ROWS, Work};
 use crate::report::{self, Ratio, Row, Table};
 use crate::restart::{self, Restart};
 use crate::rig::{self, Rig};
-use crate::{disk, is_wanted, machine, target_folder};
+use crate::{disk, is_wanted, machine, target_folder, temporal};
 
 const RESTART: &str = "restart with a million holds";
 const LATENCY: &str = "latency";
@@ -47,6 +47,8 @@ pub(crate) async fn run(rounds: usize, span: Duration, names: &[String], ldlm: O
     let tools = target_folder().join("../tools");
     let is_ldlm_given = ldlm.is_some();
     let rig = Rig::start(rows.iter().map(|row| row.1), folder.path(), &tools, ldlm).await?;
+    // Beside what is missing, which was just told.
+    temporal::hint(names).into_iter().for_each(|hint| eprintln!("{hint}"));
     let mut runs = 0;
     for round in 1..=rounds {
         let say = |what: &str| eprintln!("round {round} of {rounds}: {what}");

@@ -48,6 +48,14 @@ const RATIOS: [(&str, &str, &str); 9] = [
     ("3 servers / 1 server (4 keepers)", THREE_SERVERS_FOUR_KEEPERS, ONE_SERVER_FOUR_KEEPERS),
 ];
 
+/// For a run of all the others, where Temporal would be missed.
+pub(crate) fn hint(names: &[String]) -> Option<&'static str> {
+    is_wanted("pools in Temporal", names).then_some(
+        "hint: pools in Temporal are measured by `cargo xtask bench --temporal`, with the Temporal and the Python that \
+         `cargo xtask tools` puts into target/tools",
+    )
+}
+
 /// Gives the tables.
 pub(crate) async fn run(rounds: usize, span: Duration, names: &[String]) -> Result<String, Box<dyn Error>> {
     let tools = tools()?;
