@@ -1,4 +1,4 @@
-//! How much has been simulated: time, seeds, faults by kind, checks.
+//! How much has been simulated: time, seeds, faults by kind, what clients did besides asking, checks.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,10 @@ pub struct Counts {
     pub syncs: u64,
     /// States that were read back from the disk and compared.
     pub recoveries: u64,
+    /// What broke: the network, the disk, the server's process and its clock. Each is counted when it has its effect, and once.
     pub faults: BTreeMap<&'static str, u64>,
+    /// What clients did that makes it hard for the server, and is no fault.
+    pub clients: BTreeMap<&'static str, u64>,
     pub checks: BTreeMap<&'static str, u64>,
     /// Answers by what they were.
     pub replies: BTreeMap<&'static str, u64>,
@@ -25,6 +28,10 @@ impl Counts {
         *self.faults.entry(kind).or_default() += 1;
     }
 
+    pub fn client(&mut self, kind: &'static str) {
+        *self.clients.entry(kind).or_default() += 1;
+    }
+
     pub fn add(&mut self, other: &Self) {
         self.seeds += other.seeds;
         self.micros += other.micros;
@@ -33,9 +40,12 @@ impl Counts {
         self.batches += other.batches;
         self.syncs += other.syncs;
         self.recoveries += other.recoveries;
-        for (mine, theirs) in
-            [(&mut self.faults, &other.faults), (&mut self.checks, &other.checks), (&mut self.replies, &other.replies)]
-        {
+        for (mine, theirs) in [
+            (&mut self.faults, &other.faults),
+            (&mut self.clients, &other.clients),
+            (&mut self.checks, &other.checks),
+            (&mut self.replies, &other.replies),
+        ] {
             for (kind, count) in theirs {
                 *mine.entry(kind).or_default() += count;
             }
@@ -53,17 +63,17 @@ impl fmt::Display for Counts {
         writeln!(f, "states read back          {:>14}", self.recoveries)?;
         writeln!(f, "events                    {:>14}", self.events)?;
         writeln!(f, "answers compared          {:>14}", self.answers)?;
-        writeln!(f, "\nfaults")?;
-        for (kind, count) in &self.faults {
-            writeln!(f, "  {kind:<40} {count:>14}")?;
-        }
-        writeln!(f, "\nchecks")?;
-        for (kind, count) in &self.checks {
-            writeln!(f, "  {kind:<40} {count:>14}")?;
-        }
-        writeln!(f, "\nanswers")?;
-        for (kind, count) in &self.replies {
-            writeln!(f, "  {kind:<40} {count:>14}")?;
+        let lists = [
+            ("faults", &self.faults),
+            ("what clients did", &self.clients),
+            ("checks", &self.checks),
+            ("answers", &self.replies),
+        ];
+        for (what, counts) in lists {
+            writeln!(f, "\n{what}")?;
+            for (kind, count) in counts {
+                writeln!(f, "  {kind:<40} {count:>14}")?;
+            }
         }
         Ok(())
     }

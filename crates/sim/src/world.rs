@@ -296,7 +296,7 @@ impl<'a> World<'a> {
             What::Fault(fault) => return self.fault(*fault),
             What::Ask { client, ask, fate } => self.ask(usize::from(*client), ask, *fate, luck),
             What::Pause { client, millis } => {
-                self.counts.fault("client paused");
+                self.counts.client("client paused");
                 let until = self.time + u64::from(*millis) * 1_000;
                 let client = &mut self.clients[usize::from(*client)];
                 client.paused_until = client.paused_until.max(until);
@@ -320,17 +320,14 @@ impl<'a> World<'a> {
                 self.crash(left)?;
             }
             Fault::CrashAtSync { left, down_millis } => {
-                self.counts.fault("crash armed for the next sync");
                 self.down_millis = down_millis;
                 self.lose_power = Some(left);
             }
             Fault::DiskFails { left, down_millis } => {
-                self.counts.fault("failed sync armed");
                 self.down_millis = down_millis;
                 self.disk.fail_next(left);
             }
             Fault::Restart { down_millis } => {
-                self.counts.fault("orderly restart");
                 self.down_millis = down_millis;
                 self.stop_process()?;
             }

@@ -44,13 +44,13 @@ impl World<'_> {
             let known = self.clients.iter().flat_map(|client| &client.sessions).next_back();
             if let Some(open) = known.filter(|open| open.attachment > 0) {
                 let (session, attachment) = (open.id, open.attachment - 1);
-                self.counts.fault("client lied");
+                self.counts.client("client lied");
                 self.post(Heard::Detach { session, attachment }, None);
             }
             return;
         }
         if let Ask::Crowd { pool, count } = ask {
-            self.counts.fault("crowd");
+            self.counts.client("crowd");
             let mut luck = luck;
             for _ in 0..*count {
                 let one = Ask::Acquire(AskAcquire::plain(*pool, Life::Leased(1 + luck.small(5_000))));
@@ -58,10 +58,10 @@ impl World<'_> {
             }
             return;
         }
-        if matches!(ask, Ask::Lie(_)) {
-            self.counts.fault("client lied");
-        }
         let Some(command) = command(&mut self.clients, client, ask) else { return };
+        if matches!(ask, Ask::Lie(_)) {
+            self.counts.client("client lied");
+        }
         let then = match ask {
             Ask::Acquire(AskAcquire { then, .. }) => *then,
             _ => Then::Forget,
@@ -216,7 +216,7 @@ impl World<'_> {
         let Some(call) = call else { return };
         let own = |(_, line): &(usize, &Connection)| !line.is_stream && line.has_call(call);
         let Some((connection, _)) = self.connections.iter().enumerate().find(own) else { return };
-        self.counts.fault("client hung up");
+        self.counts.client("client hung up");
         self.clients[client].calls.remove(&call);
         let wait = luck.below(3_000);
         self.later(wait, Happening::Missed { connection });
@@ -238,14 +238,14 @@ impl World<'_> {
             }
             Timer::Again { call } => {
                 if self.clients[client].calls.get(&call).is_some_and(|call| call.tries > 0) {
-                    self.counts.fault("call made again");
+                    self.counts.client("call made again");
                     self.note(|| format!("client {client} makes call {call} again"));
                 }
                 self.make(client, call, Fate::Fine);
             }
             Timer::Resume { session } => {
                 if self.clients[client].stream.is_none() {
-                    self.counts.fault("session resumed");
+                    self.counts.client("session resumed");
                     let command = Command::AttachSession { namespace: Namespace::default(), session };
                     self.say(client, command);
                 }

@@ -377,6 +377,7 @@ impl World<'_> {
             self.process = Some(process);
             return Ok(());
         }
+        self.counts.fault("orderly restart");
         let at = self.now(&process).max(process.driver.now());
         process.begun = self.time;
         process.driver.begin(at);
