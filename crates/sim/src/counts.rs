@@ -18,6 +18,7 @@ pub struct Counts {
     pub faults: BTreeMap<&'static str, u64>,
     /// What clients did that makes it hard for the server, and is no fault.
     pub clients: BTreeMap<&'static str, u64>,
+    /// How often each invariant had something to compare.
     pub checks: BTreeMap<&'static str, u64>,
     /// Answers by what they were.
     pub replies: BTreeMap<&'static str, u64>,
@@ -30,6 +31,11 @@ impl Counts {
 
     pub fn client(&mut self, kind: &'static str) {
         *self.clients.entry(kind).or_default() += 1;
+    }
+
+    /// An invariant that has nothing to compare is in the list too, with what it has so far.
+    pub fn check(&mut self, invariant: &'static str, looked: bool) {
+        *self.checks.entry(invariant).or_default() += u64::from(looked);
     }
 
     pub fn add(&mut self, other: &Self) {
@@ -66,7 +72,7 @@ impl fmt::Display for Counts {
         let lists = [
             ("faults", &self.faults),
             ("what clients did", &self.clients),
-            ("checks", &self.checks),
+            ("checks with something to compare", &self.checks),
             ("answers", &self.replies),
         ];
         for (what, counts) in lists {

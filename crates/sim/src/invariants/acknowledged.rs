@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::*;
 use tenure_engine::Entry;
 
-use super::{Answer, Invariant};
+use super::{Answer, Invariant, Looked};
 
 #[derive(Debug, Default)]
 pub(super) struct Acknowledged {
@@ -21,7 +21,7 @@ impl Invariant for Acknowledged {
         "acknowledged survives"
     }
 
-    fn answered(&mut self, answer: &Answer<'_>) -> Result<(), String> {
+    fn answered(&mut self, answer: &Answer<'_>) -> Looked {
         if answer.rests_on > answer.durable {
             let (rests_on, durable) = (answer.rests_on.0, answer.durable.0);
             return Err(format!("an answer that rests on event {rests_on} was sent when {durable} was durable"));
@@ -42,10 +42,11 @@ impl Invariant for Acknowledged {
             }
             _ => {}
         }
-        Ok(())
+        // What rests on no event cannot be told too early.
+        Ok(answer.rests_on > Seq(0))
     }
 
-    fn recovered(&mut self, state: &State, entries: &[Entry]) -> Result<(), String> {
+    fn recovered(&mut self, state: &State, entries: &[Entry]) -> Looked {
         if state.counters().seq < self.last {
             let found = state.counters().seq.0;
             return Err(format!("event {} was told of, and the log ends with {found}", self.last.0));
@@ -75,7 +76,7 @@ impl Invariant for Acknowledged {
             .collect();
         match self.sessions.iter().find(|(id, _)| state.session(**id).is_none() && !over.contains(id)) {
             Some((id, _)) => Err(format!("session {} was opened and is gone", id.0)),
-            None => Ok(()),
+            None => Ok(self.last > Seq(0)),
         }
     }
 }

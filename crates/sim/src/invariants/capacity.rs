@@ -2,7 +2,7 @@
 
 use tenure_core::{Event, Timestamp};
 
-use super::{Invariant, Ledger};
+use super::{Invariant, Ledger, Looked};
 
 #[derive(Debug)]
 pub(super) struct Capacity;
@@ -12,8 +12,9 @@ impl Invariant for Capacity {
         "capacity"
     }
 
-    fn event(&mut self, before: &Ledger, _at: Timestamp, event: &Event) -> Result<(), String> {
-        let Event::Granted { token, hold, .. } = event else { return Ok(()) };
+    fn event(&mut self, before: &Ledger, _at: Timestamp, event: &Event) -> Looked {
+        let Event::Granted { token, hold, .. } = event else { return Ok(false) };
+        let mut looked = false;
         for (path, taken) in hold.parts() {
             let Some(pool) = before.pools.get(path) else {
                 return Err(format!("hold {} was granted of no pool", token.0));
@@ -26,6 +27,7 @@ impl Invariant for Capacity {
                 continue;
             }
             let tenure_core::Capacity::Units(size) = pool.spec.capacity else { continue };
+            looked = true;
             let free = before.free_units(path, size);
             if taken.units == 0 || taken.units > free {
                 return Err(format!("hold {} took {} of {free} free units", token.0, taken.units));
@@ -34,6 +36,6 @@ impl Invariant for Capacity {
                 return Err(format!("hold {} was to have all of the pool, and does not", token.0));
             }
         }
-        Ok(())
+        Ok(looked)
     }
 }

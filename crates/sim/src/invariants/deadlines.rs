@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_core::*;
 
-use super::{Answer, Applied, Invariant, Ledger};
+use super::{Answer, Applied, Invariant, Ledger, Looked};
 
 /// How much later than a deadline an engine that has nothing else to do may wake up: what `sleep` adds for rounding, and
 /// the millisecond under way.
@@ -16,6 +16,8 @@ pub(super) struct Deadlines {
     stored: BTreeMap<Token, BTreeSet<Timestamp>>,
     /// When a pool or a resource returns by itself, as it was said last.
     returns: BTreeMap<(PoolPath, Option<ResourceName>), Option<Timestamp>>,
+    /// When something comes due next.
+    due: Option<Timestamp>,
 }
 
 impl Invariant for Deadlines {
@@ -23,8 +25,9 @@ impl Invariant for Deadlines {
         "deadlines neither early nor late"
     }
 
-    fn applied(&mut self, batch: &Applied<'_>) -> Result<(), String> {
+    fn applied(&mut self, batch: &Applied<'_>) -> Looked {
         let (state, at) = (batch.state, batch.at);
+        self.due = state.next_deadline();
         if at != batch.now {
             return Err(format!("the engine's time is {at:?}, and should be {:?}", batch.now));
         }
@@ -45,11 +48,11 @@ impl Invariant for Deadlines {
         }
         match state.sessions().find(|(_, session)| over(session.deadline)) {
             Some((id, _)) => Err(format!("session {} is there after its deadline", id.0)),
-            None => Ok(()),
+            None => Ok(true),
         }
     }
 
-    fn event(&mut self, before: &Ledger, at: Timestamp, event: &Event) -> Result<(), String> {
+    fn event(&mut self, before: &Ledger, at: Timestamp, event: &Event) -> Looked {
         match event {
             Event::Granted { token, hold, .. } => {
                 let ttl = match hold.lifetime {
@@ -81,6 +84,7 @@ impl Invariant for Deadlines {
             }
             Event::ConditionSet { pool, resource, until, .. } => {
                 self.returns.insert((pool.clone(), resource.clone()), *until);
+                return Ok(false);
             }
             Event::WaitEnded { id, how: WaitEnd::TimedOut, .. } => {
                 let deadline = before.waiters.get(id).and_then(|(waiter, _)| waiter.deadline);
@@ -88,31 +92,31 @@ impl Invariant for Deadlines {
                     return Err(format!("waiter {} timed out at {at:?}, before {deadline:?}", id.0));
                 }
             }
-            _ => {}
+            _ => return Ok(false),
         }
-        Ok(())
+        Ok(true)
     }
 
-    fn answered(&mut self, answer: &Answer<'_>) -> Result<(), String> {
+    fn answered(&mut self, answer: &Answer<'_>) -> Looked {
         let (token, deadline) = match answer.reply {
             Reply::Granted(grant) => (grant.token, grant.deadline),
             Reply::Renewed { token, deadline, .. } => (*token, Some(*deadline)),
-            _ => return Ok(()),
+            _ => return Ok(false),
         };
         match deadline {
             Some(told) if !self.stored.get(&token).is_some_and(|stored| stored.contains(&told)) => {
                 Err(format!("hold {} was told to end at {told:?}, which is not stored", token.0))
             }
-            _ => Ok(()),
+            told => Ok(told.is_some()),
         }
     }
 
-    fn idle(&mut self, now: Timestamp, state: &State) -> Result<(), String> {
-        match state.next_deadline() {
-            Some(deadline) if now.millis_since(deadline) > WAKE_UP_MILLIS_MAX => {
-                Err(format!("the engine sleeps at {now:?}, though something was due at {deadline:?}"))
+    fn idle(&mut self, now: Timestamp) -> Looked {
+        match self.due {
+            Some(due) if now.millis_since(due) > WAKE_UP_MILLIS_MAX => {
+                Err(format!("the engine sleeps at {now:?}, though something was due at {due:?}"))
             }
-            _ => Ok(()),
+            due => Ok(due.is_some()),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::*;
 use tenure_engine::Ticket;
 
-use super::{Answer, Applied, Invariant, Ledger, Listed};
+use super::{Answer, Applied, Invariant, Ledger, Listed, Looked};
 use crate::model::Heard;
 use crate::selectors::chosen;
 
@@ -27,12 +27,14 @@ impl Invariant for Deadlock {
     }
 
     /// Those who were refused. What comes after them in the same batch changes what they saw, so only the last are judged.
-    fn applied(&mut self, batch: &Applied<'_>) -> Result<(), String> {
+    fn applied(&mut self, batch: &Applied<'_>) -> Looked {
+        let mut looked = false;
         for heard in batch.heard.iter().rev() {
             let Heard::Command { ticket, command, .. } = heard else { break };
             let answer = batch.answers.iter().find(|(other, _)| other == ticket);
             let Some((_, Reply::Refused(refusal))) = answer else { break };
             if let (Command::Acquire(acquire), Refusal::Deadlock { cycle }) = (command, &**refusal) {
+                looked = true;
                 let scene = Scene::of_state(batch.state, acquire.pool.namespace());
                 let asker = Wait::of_acquire(acquire, batch.at);
                 scene.check_cycle(&asker, cycle)?;
@@ -46,35 +48,36 @@ impl Invariant for Deadlock {
                 self.refused.insert(*ticket, (batch.at, acquire.clone()));
             }
         }
-        Ok(())
+        Ok(looked)
     }
 
     /// Those who were let in.
-    fn event(&mut self, before: &Ledger, at: Timestamp, event: &Event) -> Result<(), String> {
+    fn event(&mut self, before: &Ledger, at: Timestamp, event: &Event) -> Looked {
         self.past.push((at, event.clone()));
-        let Event::Queued { id, waiter } = event else { return Ok(()) };
+        let Event::Queued { id, waiter } = event else { return Ok(false) };
         if !waiter.holds_on {
-            return Ok(());
+            return Ok(false);
         }
         let scene = Scene::of_ledger(before, waiter.pool.namespace());
         let asker = Wait::of_waiter(waiter.place(*id), waiter, true);
         let has_something = scene.holds.iter().any(|hold| hold.holder.id == asker.holder);
-        if has_something && !scene.is_large() && !scene.ends(&asker, false) && scene.ends(&asker, true) {
+        let looked = has_something && !scene.is_large();
+        if looked && !scene.ends(&asker, false) && scene.ends(&asker, true) {
             return Err(format!("waiter {} was let in and waits for what it has itself", id.0));
         }
-        Ok(())
+        Ok(looked)
     }
 
     /// Those who were refused, once more: the rules themselves would serve them.
-    fn answered(&mut self, answer: &Answer<'_>) -> Result<(), String> {
-        let Some((at, acquire)) = self.refused.remove(&answer.ticket) else { return Ok(()) };
+    fn answered(&mut self, answer: &Answer<'_>) -> Looked {
+        let Some((at, acquire)) = self.refused.remove(&answer.ticket) else { return Ok(false) };
         let known = usize::try_from(answer.rests_on.0).expect("a few events");
         // An answer that is ahead of the disk is another invariant's.
         match self.past.get(..known) {
             Some(past) if future::serves(past, at, &acquire) => {
                 Err(format!("ticket {} was refused a wait that would have ended", answer.ticket.0))
             }
-            _ => Ok(()),
+            past => Ok(past.is_some()),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use tenure_core::*;
 
-use super::{Applied, Invariant};
+use super::{Applied, Invariant, Looked};
 use crate::selectors::chosen;
 
 #[derive(Debug)]
@@ -13,24 +13,27 @@ impl Invariant for NoIdleUnit {
         "no free unit beside a fitting waiter"
     }
 
-    fn applied(&mut self, batch: &Applied<'_>) -> Result<(), String> {
+    fn applied(&mut self, batch: &Applied<'_>) -> Looked {
+        let mut looked = false;
         for path in batch.state.pools() {
-            check(batch.state, path)?;
+            looked |= check(batch.state, path)?;
         }
-        Ok(())
+        Ok(looked)
     }
 }
 
-fn check(state: &State, path: &PoolPath) -> Result<(), String> {
-    let Some(pool) = state.pool(path) else { return Ok(()) };
+fn check(state: &State, path: &PoolPath) -> Looked {
+    let Some(pool) = state.pool(path) else { return Ok(false) };
     if !pool.has_waiters() || *pool.condition() != Condition::InService {
-        return Ok(());
+        return Ok(false);
     }
     if pool.is_removing() {
         return Err(format!("pool {path:?} is being removed, and somebody waits for it"));
     }
     let mut left = Left::of(state, path, pool);
-    for (place, waiter) in queue(state, path) {
+    let queue = queue(state, path);
+    let looked = !queue.is_empty();
+    for (place, waiter) in queue {
         let demand = wanted(waiter, path);
         let others = || waiter.parts().filter(|(other, _)| *other != path);
         let room = |(other, demand)| has_room(state, other, (place, waiter), demand);
@@ -42,7 +45,7 @@ fn check(state: &State, path: &PoolPath) -> Result<(), String> {
             break;
         }
     }
-    Ok(())
+    Ok(looked)
 }
 
 /// Whether a pool has room for somebody by its own order.

@@ -2,7 +2,7 @@
 
 use tenure_core::{Capacity, Condition, Event, Timestamp};
 
-use super::{Invariant, Ledger};
+use super::{Invariant, Ledger, Looked};
 
 #[derive(Debug)]
 pub(super) struct OneHolder;
@@ -12,11 +12,13 @@ impl Invariant for OneHolder {
         "one holder per resource"
     }
 
-    fn event(&mut self, before: &Ledger, _at: Timestamp, event: &Event) -> Result<(), String> {
-        let Event::Granted { token, hold, .. } = event else { return Ok(()) };
+    fn event(&mut self, before: &Ledger, _at: Timestamp, event: &Event) -> Looked {
+        let Event::Granted { token, hold, .. } = event else { return Ok(false) };
+        let mut looked = false;
         for (path, taken) in hold.parts() {
             let Some(pool) = before.pools.get(path) else { continue };
             let Capacity::Resources { resources, .. } = &pool.spec.capacity else { continue };
+            looked = true;
             if taken.resources.len() != taken.units as usize {
                 return Err(format!("hold {} has {} units, and other resources", token.0, taken.units));
             }
@@ -39,6 +41,6 @@ impl Invariant for OneHolder {
                 }
             }
         }
-        Ok(())
+        Ok(looked)
     }
 }

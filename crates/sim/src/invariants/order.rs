@@ -6,7 +6,7 @@ use tenure_core::{
     WaiterId,
 };
 
-use super::{Invariant, Ledger, Listed};
+use super::{Invariant, Ledger, Listed, Looked};
 use crate::selectors::chosen;
 
 #[derive(Debug, Default)]
@@ -21,11 +21,12 @@ impl Invariant for Order {
         "order"
     }
 
-    fn event(&mut self, before: &Ledger, _at: Timestamp, event: &Event) -> Result<(), String> {
-        let Event::Granted { token, hold, waiter } = event else { return Ok(()) };
+    fn event(&mut self, before: &Ledger, _at: Timestamp, event: &Event) -> Looked {
+        let Event::Granted { token, hold, waiter } = event else { return Ok(false) };
+        let mut looked = false;
         // An operator's doing is not a matter of turns.
         if before.stolen.is_some() {
-            return Ok(());
+            return Ok(false);
         }
         let place = match waiter.and_then(|id| Some((id, before.waiters.get(&id)?))) {
             Some((id, (waiter, _))) => waiter.place(id),
@@ -47,7 +48,11 @@ impl Invariant for Order {
             let Some(pool) = before.pools.get(path) else { continue };
             for (id, (ahead, present)) in &before.waiters {
                 let Some((_, demand)) = ahead.parts().find(|(part, _)| *part == path) else { continue };
-                if !present || ahead.place(*id) >= place {
+                if !present || Some(*id) == *waiter {
+                    continue;
+                }
+                looked = true;
+                if ahead.place(*id) >= place {
                     continue;
                 }
                 let overtaken = match pool.spec.order {
@@ -64,7 +69,7 @@ impl Invariant for Order {
                 }
             }
         }
-        Ok(())
+        Ok(looked)
     }
 }
 

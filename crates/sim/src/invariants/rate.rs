@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tenure_core::{Capacity, Event, HoldEnd, Lifetime, PoolPath, Timestamp, Token, Ttl};
 
-use super::{Invariant, Ledger};
+use super::{Invariant, Ledger, Looked};
 
 /// A grant, when it was, and of how many units.
 type Through = (Token, Timestamp, u32);
@@ -20,14 +20,14 @@ impl Invariant for Rate {
         "rate never exceeded in any window"
     }
 
-    fn event(&mut self, before: &Ledger, at: Timestamp, event: &Event) -> Result<(), String> {
+    fn event(&mut self, before: &Ledger, at: Timestamp, event: &Event) -> Looked {
         // What an operator takes away may be given to somebody else.
         if let Event::Ended { token, how: HoldEnd::Forced(_), .. } = event {
             self.through.values_mut().for_each(|through| through.retain(|(it, ..)| it != token));
         }
-        let Event::Granted { token, hold, .. } = event else { return Ok(()) };
-        let Lifetime::Window(window) = hold.lifetime else { return Ok(()) };
-        let Some(pool) = before.pools.get(&hold.pool) else { return Ok(()) };
+        let Event::Granted { token, hold, .. } = event else { return Ok(false) };
+        let Lifetime::Window(window) = hold.lifetime else { return Ok(false) };
+        let Some(pool) = before.pools.get(&hold.pool) else { return Ok(false) };
         let size = match &pool.spec.capacity {
             Capacity::Units(size) => u64::from(*size),
             Capacity::Resources { resources, .. } => resources.len() as u64,
@@ -39,6 +39,6 @@ impl Invariant for Rate {
         if count > size {
             return Err(format!("with hold {} there were {count} in {window:?}, of {size}", token.0));
         }
-        Ok(())
+        Ok(true)
     }
 }

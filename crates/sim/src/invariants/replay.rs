@@ -3,7 +3,7 @@
 use tenure_core::State;
 use tenure_engine::Entry;
 
-use super::{Applied, Invariant};
+use super::{Applied, Invariant, Looked};
 
 #[derive(Debug)]
 pub(super) struct Replay {
@@ -23,18 +23,18 @@ impl Invariant for Replay {
         "replay equals state"
     }
 
-    fn applied(&mut self, batch: &Applied<'_>) -> Result<(), String> {
+    fn applied(&mut self, batch: &Applied<'_>) -> Looked {
         if let Some(entry) = batch.entry {
             entry.events.iter().for_each(|event| self.replayed.evolve(entry.at, event));
         }
-        if self.replayed == *batch.state { Ok(()) } else { Err("the events make another state than there is".into()) }
+        if self.replayed == *batch.state { Ok(true) } else { Err("the events make another state than there is".into()) }
     }
 
-    fn recovered(&mut self, state: &State, entries: &[Entry]) -> Result<(), String> {
+    fn recovered(&mut self, state: &State, entries: &[Entry]) -> Looked {
         self.replayed = State::new(self.pool_idle);
         for entry in entries {
             entry.events.iter().for_each(|event| self.replayed.evolve(entry.at, event));
         }
-        if self.replayed == *state { Ok(()) } else { Err("what was read is not what its events make".into()) }
+        if self.replayed == *state { Ok(true) } else { Err("what was read is not what its events make".into()) }
     }
 }

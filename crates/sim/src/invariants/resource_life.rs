@@ -3,7 +3,7 @@
 
 use tenure_core::{Event, Timestamp};
 
-use super::{Invariant, Ledger};
+use super::{Invariant, Ledger, Looked};
 
 #[derive(Debug)]
 pub(super) struct ResourceLife;
@@ -13,7 +13,7 @@ impl Invariant for ResourceLife {
         "nothing dirty or reserved is handed out"
     }
 
-    fn event(&mut self, before: &Ledger, _at: Timestamp, event: &Event) -> Result<(), String> {
+    fn event(&mut self, before: &Ledger, _at: Timestamp, event: &Event) -> Looked {
         let granted = match event {
             Event::Granted { token, hold, .. } => Some((token, hold)),
             _ => None,
@@ -21,13 +21,15 @@ impl Invariant for ResourceLife {
         if let Some((stolen, to)) = &before.stolen {
             let given = granted.filter(|(_, hold)| hold.parts().eq(stolen.parts()));
             return match given {
-                Some((_, hold)) if hold.holder.id == *to => Ok(()),
+                Some((_, hold)) if hold.holder.id == *to => Ok(true),
                 _ => Err(format!("what was stolen for `{to}` was not given to it")),
             };
         }
-        let Some((token, hold)) = granted else { return Ok(()) };
+        let Some((token, hold)) = granted else { return Ok(false) };
+        let mut looked = false;
         for (path, taken) in hold.parts() {
             let Some(pool) = before.pools.get(path) else { continue };
+            looked |= pool.spec.cleaning || !pool.reserved.is_empty();
             for name in &taken.resources {
                 if pool.dirty.contains(name) != taken.dirty {
                     let how = if taken.dirty { "clean" } else { "dirty" };
@@ -39,6 +41,6 @@ impl Invariant for ResourceLife {
                 }
             }
         }
-        Ok(())
+        Ok(looked)
     }
 }

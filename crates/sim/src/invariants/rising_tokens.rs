@@ -2,7 +2,7 @@
 
 use tenure_core::{Event, Reply, Timestamp, Token};
 
-use super::{Answer, Invariant, Ledger};
+use super::{Answer, Invariant, Ledger, Looked};
 
 #[derive(Debug)]
 pub(super) struct RisingTokens {
@@ -20,21 +20,22 @@ impl Invariant for RisingTokens {
         "rising tokens"
     }
 
-    fn event(&mut self, _before: &Ledger, _at: Timestamp, event: &Event) -> Result<(), String> {
-        let Event::Granted { token, .. } = event else { return Ok(()) };
+    fn event(&mut self, _before: &Ledger, _at: Timestamp, event: &Event) -> Looked {
+        let Event::Granted { token, .. } = event else { return Ok(false) };
         if *token <= self.last {
             return Err(format!("token {} was granted after {}", token.0, self.last.0));
         }
         self.last = *token;
-        Ok(())
+        Ok(true)
     }
 
-    fn answered(&mut self, answer: &Answer<'_>) -> Result<(), String> {
+    fn answered(&mut self, answer: &Answer<'_>) -> Looked {
         match answer.reply {
             Reply::Granted(grant) if grant.token > self.last => {
                 Err(format!("token {} was told before it was durable", grant.token.0))
             }
-            _ => Ok(()),
+            Reply::Granted(_) => Ok(true),
+            _ => Ok(false),
         }
     }
 }

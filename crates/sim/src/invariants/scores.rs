@@ -5,7 +5,7 @@
 use tenure_core::*;
 
 use super::order::{could_be_served, could_use, is_free};
-use super::{Invariant, Ledger, Listed};
+use super::{Invariant, Ledger, Listed, Looked};
 use crate::scripts::score;
 
 #[derive(Debug)]
@@ -16,43 +16,48 @@ impl Invariant for Scores {
         "the highest score wins"
     }
 
-    fn event(&mut self, before: &Ledger, at: Timestamp, event: &Event) -> Result<(), String> {
-        let Event::Granted { token, hold, waiter } = event else { return Ok(()) };
+    fn event(&mut self, before: &Ledger, at: Timestamp, event: &Event) -> Looked {
+        let Event::Granted { token, hold, waiter } = event else { return Ok(false) };
         // An operator's doing is not a matter of scores, and a set has none.
         if before.stolen.is_some() || !hold.also.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let Some(pool) = before.pools.get(&hold.pool).filter(|pool| pool.faults < SCRIPT_FAULTS_MAX) else {
-            return Ok(());
+            return Ok(false);
         };
+        let mut looked = false;
         let served = waiter.and_then(|id| Some((id, &before.waiters.get(&id)?.0)));
         if let (Some((id, served)), false) = (served, before.failed.contains(&Which::Order)) {
-            in_order(before, at, pool, id, served)?;
+            looked |= in_order(before, at, pool, id, served)?;
         }
         match served {
             Some((id, waiter)) if !before.failed.contains(&Which::Place) => {
-                best_place(before, at, pool, *token, hold, (id, waiter))
+                Ok(best_place(before, at, pool, *token, hold, (id, waiter))? || looked)
             }
-            _ => Ok(()),
+            _ => Ok(looked),
         }
     }
 }
 
 /// In pools of units, where nothing but the request is scored.
-fn in_order(before: &Ledger, at: Timestamp, pool: &Listed, id: WaiterId, served: &Waiter) -> Result<(), String> {
-    let (Some(script), Capacity::Units(size)) = (&pool.spec.scripts.order, &pool.spec.capacity) else { return Ok(()) };
+fn in_order(before: &Ledger, at: Timestamp, pool: &Listed, id: WaiterId, served: &Waiter) -> Looked {
+    let (Some(script), Capacity::Units(size)) = (&pool.spec.scripts.order, &pool.spec.capacity) else {
+        return Ok(false);
+    };
     let scored = |waiter: &Waiter| score(Which::Order, script, &request(at, *size, waiter), None);
     let own = scored(served).map_err(|fault| format!("waiter {} was served though the script fails: {fault}", id.0));
     let present = before.waiters.iter().filter(|(_, (waiter, present))| *present && waiter.pool == served.pool);
     let others: Vec<_> = present.filter(|(other, _)| **other != id).collect();
     // Behind so many it is not looked at any more.
     if others.len() >= ORDER_LOOKED_AT_MAX {
-        return Ok(());
+        return Ok(false);
     }
+    let mut looked = false;
     for (other, (waiter, _)) in others {
         if !could_be_served(before, &served.pool, pool, waiter, &waiter.demand) {
             continue;
         }
+        looked = true;
         if waiter.priority > served.priority {
             return Err(format!("waiter {} was served before {}, of higher priority", id.0, other.0));
         }
@@ -65,7 +70,7 @@ fn in_order(before: &Ledger, at: Timestamp, pool: &Listed, id: WaiterId, served:
             return Err(format!("waiter {} was served with a score of {own} before {} with {its}", id.0, other.0));
         }
     }
-    Ok(())
+    Ok(looked)
 }
 
 fn best_place(
@@ -75,9 +80,9 @@ fn best_place(
     token: Token,
     hold: &Hold,
     (id, waiter): (WaiterId, &Waiter),
-) -> Result<(), String> {
+) -> Looked {
     let (Some(script), Capacity::Resources { resources, .. }) = (&pool.spec.scripts.place, &pool.spec.capacity) else {
-        return Ok(());
+        return Ok(false);
     };
     let matching = resources.iter().filter(|it| super::order::matches(pool, &waiter.demand, &it.name)).count();
     let request = request(at, u32::try_from(matching).expect("a few"), waiter);
@@ -102,7 +107,7 @@ fn best_place(
     let left: Vec<_> = left.into_iter().filter(|it| !is_wanted(it)).collect();
     // Where all is taken nobody chose.
     if left.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     let silent = |fault: Fault| format!("it failed, and nobody said so: {fault}");
     let worst = taken.into_iter().map(scored).collect::<Result<Vec<_>, _>>().map_err(silent)?.into_iter().min();
@@ -111,7 +116,7 @@ fn best_place(
         (Some(worst), Some(best)) if best > worst => {
             Err(format!("hold {} was granted what has the score {worst:?} while {best:?} was free", token.0))
         }
-        _ => Ok(()),
+        _ => Ok(true),
     }
 }
 

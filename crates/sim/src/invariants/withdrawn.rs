@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::*;
 use tenure_engine::Ticket;
 
-use super::{Answer, Applied, Invariant, Ledger};
+use super::{Answer, Applied, Invariant, Ledger, Looked};
 use crate::model::Heard;
 
 #[derive(Debug, Default)]
@@ -23,16 +23,16 @@ impl Invariant for Withdrawn {
         "no withdrawn wait granted"
     }
 
-    fn applied(&mut self, batch: &Applied<'_>) -> Result<(), String> {
+    fn applied(&mut self, batch: &Applied<'_>) -> Looked {
         for heard in batch.heard {
             if let Heard::Command { ticket, command: Command::Withdraw { namespace, request }, .. } = heard {
                 self.asked.insert(*ticket, (namespace.clone(), request.clone()));
             }
         }
-        Ok(())
+        Ok(false)
     }
 
-    fn event(&mut self, before: &Ledger, at: Timestamp, event: &Event) -> Result<(), String> {
+    fn event(&mut self, before: &Ledger, at: Timestamp, event: &Event) -> Looked {
         match event {
             Event::WaitEnded { id, how, .. } => {
                 self.over.insert(*id);
@@ -58,23 +58,24 @@ impl Invariant for Withdrawn {
                     self.check_waiter(before, *id, at)?;
                     self.over.insert(*id);
                 }
-                let Some(request) = &hold.request else { return Ok(()) };
+                let Some(request) = &hold.request else { return Ok(waiter.is_some()) };
                 let named = (hold.pool.namespace().clone(), request.clone());
                 let remembered = self.ended.get(&named).is_some_and(|ended| *ended + REQUEST_MEMORY > at);
                 if remembered && self.confirmed.contains(&named) {
                     return Err(format!("hold {} was granted to request {request}, which was withdrawn", token.0));
                 }
+                return Ok(true);
             }
             _ => {}
         }
-        Ok(())
+        Ok(false)
     }
 
-    fn answered(&mut self, answer: &Answer<'_>) -> Result<(), String> {
+    fn answered(&mut self, answer: &Answer<'_>) -> Looked {
         if let (Reply::Withdrawn, Some(request)) = (answer.reply, self.asked.remove(&answer.ticket)) {
             self.confirmed.insert(request);
         }
-        Ok(())
+        Ok(false)
     }
 }
 

@@ -8,7 +8,8 @@ use tenure_engine::{Entry, Failure, Ticket};
 use super::network::Connection;
 use super::process::Process;
 use super::{Violation, World, wrong};
-use crate::invariants::{Answer, Applied, Invariant};
+use crate::counts::Counts;
+use crate::invariants::{Answer, Applied, Invariant, Looked};
 use crate::model::{Heard, same_answer};
 
 impl World<'_> {
@@ -69,11 +70,8 @@ impl World<'_> {
     /// Takes note of a durable entry.
     pub(super) fn observe(&mut self, entry: &Entry) -> Result<(), Violation> {
         for event in &entry.events {
-            for invariant in &mut self.invariants {
-                let checked = invariant.event(&self.ledger, entry.at, event);
-                *self.counts.checks.entry(invariant.name()).or_default() += 1;
-                checked.map_err(|how| wrong(invariant.name(), how))?;
-            }
+            let Self { invariants, counts, ledger, .. } = self;
+            look_all(invariants, counts, |invariant| invariant.event(ledger, entry.at, event))?;
             self.ledger.note(event);
             self.durable.evolve(entry.at, event);
             self.counts.events += 1;
@@ -100,12 +98,8 @@ impl World<'_> {
         self.check(|invariant| invariant.answered(&answer))
     }
 
-    pub(super) fn check(&mut self, check: impl Fn(&mut dyn Invariant) -> Result<(), String>) -> Result<(), Violation> {
-        for invariant in &mut self.invariants {
-            *self.counts.checks.entry(invariant.name()).or_default() += 1;
-            check(&mut **invariant).map_err(|how| wrong(invariant.name(), how))?;
-        }
-        Ok(())
+    pub(super) fn check(&mut self, look: impl Fn(&mut dyn Invariant) -> Looked) -> Result<(), Violation> {
+        look_all(&mut self.invariants, &mut self.counts, look)
     }
 
     pub(super) fn check_idle(&mut self) -> Result<(), Violation> {
@@ -114,10 +108,7 @@ impl World<'_> {
             return Ok(());
         }
         let now = process.expected_now(self.time);
-        for invariant in &mut self.invariants {
-            invariant.idle(now, process.state()).map_err(|how| wrong(invariant.name(), how))?;
-        }
-        Ok(())
+        self.check(|invariant| invariant.idle(now))
     }
 
     /// The answers to a ticket that should have been passed on by now.
@@ -146,6 +137,18 @@ impl World<'_> {
         }
         Err(wrong("replay equals state", "a crash right now would leave another state than was made durable"))
     }
+}
+
+fn look_all(
+    invariants: &mut [Box<dyn Invariant>],
+    counts: &mut Counts,
+    look: impl Fn(&mut dyn Invariant) -> Looked,
+) -> Result<(), Violation> {
+    for invariant in invariants {
+        let looked = look(&mut **invariant).map_err(|how| wrong(invariant.name(), how))?;
+        counts.check(invariant.name(), looked);
+    }
+    Ok(())
 }
 
 /// The grants of a batch whose callers are gone, and do not come back for them.
