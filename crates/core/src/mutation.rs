@@ -20,6 +20,8 @@ pub enum Mistake {
     Overtakes,
     /// The same, for named resources.
     IgnoresClaims,
+    /// Those who come are given what somebody in a strict queue could use.
+    LetsNewcomersPass,
     /// What a waiting set needs is given to those behind it.
     ForgetsTheSets,
     /// A set that ends leaves what it had of its further pools to nobody.

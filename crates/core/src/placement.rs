@@ -39,6 +39,12 @@ fn next_for_units(pool: &Pool, units: &Units, newcomer: Option<Candidate<'_>>) -
         .filter_map(|(place, demand, _)| Some((place, take_units(units, demand.amount)?)))
         .min_by_key(|(place, _)| *place)?;
     let head = pool.queue.head().into_iter().chain(newcomer.map(|(place, ..)| place)).min()?;
+    if Mistake::LetsNewcomersPass.is_made()
+        && let Some((place, demand, _)) = newcomer
+        && let Some(taken) = take_units(units, demand.amount)
+    {
+        return Some((place, taken));
+    }
     if Mistake::Overtakes.is_made() {
         return Some(fitting);
     }

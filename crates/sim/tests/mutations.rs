@@ -21,6 +21,7 @@ const MISTAKES: [Mistake; 32] = [
     Mistake::MiscountsUnits,
     Mistake::Overtakes,
     Mistake::IgnoresClaims,
+    Mistake::LetsNewcomersPass,
     Mistake::IgnoresConditions,
     Mistake::KeepsWithdrawnWaits,
     Mistake::KeepsUnreceivedGrants,
@@ -69,11 +70,13 @@ const SABOTAGES: [Sabotage; 17] = [
 ];
 
 /// Each invariant by itself, without the reference model, which sees most of it first.
-const ALONE: [(&str, Made); 15] = [
+const ALONE: [(&str, Made); 17] = [
     ("capacity", Made::Mistake(Mistake::MiscountsUnits)),
     ("one holder per resource", Made::Mistake(Mistake::IgnoresConditions)),
     ("rising tokens", Made::Sabotage(Sabotage::ReusesTokens)),
+    ("order", Made::Mistake(Mistake::Overtakes)),
     ("order", Made::Mistake(Mistake::IgnoresClaims)),
+    ("order", Made::Mistake(Mistake::LetsNewcomersPass)),
     ("no withdrawn wait granted", Made::Mistake(Mistake::ServesTooSoon)),
     ("no free unit beside a fitting waiter", Made::Mistake(Mistake::ForgetsTheWaiters)),
     ("acknowledged survives", Made::Mistake(Mistake::AnswersBeforeTheSync)),
