@@ -93,6 +93,9 @@ impl Machine {
     /// When [`Command::Expire`] must be applied next, at the latest. Anything due must have been ended before
     /// another command is applied, so that a lease is over for everyone who asks after its deadline.
     pub fn next_deadline(&self) -> Option<Timestamp> {
+        if Mistake::ExpiresEarly.is_made() && self.unserved.is_empty() {
+            return self.state.next_deadline().map(|deadline| Timestamp::from_millis(deadline.as_millis() - 1));
+        }
         if Mistake::ExpiresLate.is_made() && self.unserved.is_empty() {
             return self.state.next_deadline().map(|deadline| deadline + Ttl::from_millis(1));
         }
@@ -461,8 +464,9 @@ impl Step<'_> {
     /// Ends what is due. Nobody is served before everything due has ended, or a wait that is itself over
     /// might be granted.
     fn expire(&mut self) -> Reply {
+        let early = Ttl::from_millis(u64::from(Mistake::ExpiresEarly.is_made()));
         while !self.worked_enough() {
-            let due = self.state().deadlines.first().filter(|(deadline, _)| *deadline <= self.at());
+            let due = self.state().deadlines.first().filter(|(deadline, _)| *deadline <= self.at() + early);
             match due.map(|(_, due)| due.clone()) {
                 Some(Due::Hold(token)) if Mistake::ServesTooSoon.is_made() => self.end_hold(token, HoldEnd::Expired),
                 Some(Due::Hold(token)) => {

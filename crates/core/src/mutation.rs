@@ -6,6 +6,10 @@
 pub enum Mistake {
     /// A lease is over one millisecond after its deadline.
     ExpiresLate,
+    /// What ends by itself is over one millisecond before its deadline.
+    ExpiresEarly,
+    /// What comes due next is told without the sessions that end.
+    OverlooksSessions,
     /// A lease is given one millisecond less than was asked for.
     GrantsLess,
     /// A place in a rate window is free again one millisecond early.
@@ -26,6 +30,8 @@ pub enum Mistake {
     ForgetsTheSets,
     /// A set that ends leaves what it had of its further pools to nobody.
     ServesOnePoolOfASet,
+    /// A resource that somebody has is handed out once more.
+    HandsOutTwice,
     /// A resource that is drained or quarantined is handed out.
     IgnoresConditions,
     /// A withdrawn wait stays in the queue.

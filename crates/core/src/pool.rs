@@ -143,7 +143,8 @@ impl Resource {
 
     fn is_free(&self) -> bool {
         let in_service = self.condition == Condition::InService || Mistake::IgnoresConditions.is_made();
-        self.hold.is_none() && !self.leaving && in_service
+        let nobody_has_it = self.hold.is_none() || Mistake::HandsOutTwice.is_made();
+        nobody_has_it && !self.leaving && in_service
     }
 }
 
@@ -596,7 +597,9 @@ impl Pool {
             Kind::Resources(kept) => {
                 for name in &taken.resources {
                     kept.change(name, |it| {
-                        assert!(it.hold.replace(token).is_none(), "a resource has one holder");
+                        let before = it.hold.replace(token);
+                        // This must not come before what the simulator has to say of it.
+                        assert!(before.is_none() || Mistake::HandsOutTwice.is_made(), "a resource has one holder");
                     });
                 }
             }

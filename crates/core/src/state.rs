@@ -257,6 +257,10 @@ impl State {
 
     /// When something comes due next.
     pub fn next_deadline(&self) -> Option<Timestamp> {
+        if Mistake::OverlooksSessions.is_made() {
+            let mut others = self.deadlines.iter().filter(|(_, due)| !matches!(due, Due::Session(_)));
+            return others.next().map(|(deadline, _)| *deadline);
+        }
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 

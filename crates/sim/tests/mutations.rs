@@ -6,14 +6,17 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use tenure_core::mutation::{self, Mistake};
-use tenure_sim::{Options, Plan, Sabotage, run, shrink};
+use tenure_sim::{Options, Plan, Sabotage, Violation, run, shrink};
 
+const PAGE: &str = include_str!("../../../docs/reliability.md");
 /// Most are found within ten.
 const SEEDS_MAX: u64 = 10_000;
 
 /// In the rules and in the engine.
-const MISTAKES: [Mistake; 32] = [
+const MISTAKES: [Mistake; 35] = [
     Mistake::ExpiresLate,
+    Mistake::ExpiresEarly,
+    Mistake::OverlooksSessions,
     Mistake::GrantsLess,
     Mistake::EndsWindowsEarly,
     Mistake::ForgetsTheWaiters,
@@ -22,6 +25,7 @@ const MISTAKES: [Mistake; 32] = [
     Mistake::Overtakes,
     Mistake::IgnoresClaims,
     Mistake::LetsNewcomersPass,
+    Mistake::HandsOutTwice,
     Mistake::IgnoresConditions,
     Mistake::KeepsWithdrawnWaits,
     Mistake::KeepsUnreceivedGrants,
@@ -69,25 +73,35 @@ const SABOTAGES: [Sabotage; 17] = [
     Sabotage::LosesAnswers,
 ];
 
-/// Each invariant by itself, without the reference model, which sees most of it first.
-const ALONE: [(&str, Made); 17] = [
-    ("capacity", Made::Mistake(Mistake::MiscountsUnits)),
-    ("one holder per resource", Made::Mistake(Mistake::IgnoresConditions)),
-    ("rising tokens", Made::Sabotage(Sabotage::ReusesTokens)),
-    ("order", Made::Mistake(Mistake::Overtakes)),
-    ("order", Made::Mistake(Mistake::IgnoresClaims)),
-    ("order", Made::Mistake(Mistake::LetsNewcomersPass)),
-    ("no withdrawn wait granted", Made::Mistake(Mistake::ServesTooSoon)),
-    ("no free unit beside a fitting waiter", Made::Mistake(Mistake::ForgetsTheWaiters)),
-    ("acknowledged survives", Made::Mistake(Mistake::AnswersBeforeTheSync)),
-    ("deadlines neither early nor late", Made::Mistake(Mistake::ExpiresLate)),
-    ("rate never exceeded in any window", Made::Mistake(Mistake::EndsWindowsEarly)),
-    ("replay equals state", Made::Mistake(Mistake::ForgetsARow)),
-    ("nothing dirty or reserved is handed out", Made::Mistake(Mistake::HandsOutDirty)),
-    ("the highest score wins", Made::Mistake(Mistake::TiesGoLast)),
-    ("nobody waits for itself", Made::Mistake(Mistake::MissesDeadlocks)),
-    ("nobody waits for itself", Made::Mistake(Mistake::SeesShortCyclesOnly)),
-    ("nobody waits for itself", Made::Mistake(Mistake::IgnoresOtherUnits)),
+/// Each invariant by itself, without the reference model, which sees most of it first; and what it says, so that the mistake
+/// is found by the part of the invariant that it is there for.
+const ALONE: [(&str, Made, &str); 26] = [
+    ("capacity", Made::Mistake(Mistake::MiscountsUnits), "free units"),
+    ("one holder per resource", Made::Mistake(Mistake::HandsOutTwice), "which somebody has already"),
+    ("one holder per resource", Made::Mistake(Mistake::IgnoresConditions), "which is out of service"),
+    ("rising tokens", Made::Sabotage(Sabotage::ReusesTokens), "was granted after"),
+    ("order", Made::Mistake(Mistake::Overtakes), "was ahead"),
+    ("order", Made::Mistake(Mistake::IgnoresClaims), "was ahead"),
+    ("order", Made::Mistake(Mistake::LetsNewcomersPass), "was ahead"),
+    ("order", Made::Mistake(Mistake::ForgetsTheSets), "was ahead"),
+    ("no withdrawn wait granted", Made::Mistake(Mistake::KeepsWithdrawnWaits), "which was withdrawn"),
+    ("no withdrawn wait granted", Made::Mistake(Mistake::ServesTooSoon), "was served after its deadline"),
+    ("no withdrawn wait granted", Made::Mistake(Mistake::ServesTheAbsent), "by a new process"),
+    ("no free unit beside a fitting waiter", Made::Mistake(Mistake::ForgetsTheWaiters), "could be served"),
+    ("acknowledged survives", Made::Mistake(Mistake::AnswersBeforeTheSync), "was sent when"),
+    ("acknowledged survives", Made::Sabotage(Sabotage::SyncsNothing), "was told of, and the log ends"),
+    ("deadlines neither early nor late", Made::Mistake(Mistake::ExpiresLate), "is there after its deadline"),
+    ("deadlines neither early nor late", Made::Mistake(Mistake::ExpiresEarly), "before"),
+    ("deadlines neither early nor late", Made::Mistake(Mistake::IgnoresGrace), "has no grace"),
+    ("deadlines neither early nor late", Made::Mistake(Mistake::OverlooksSessions), "the engine sleeps"),
+    ("rate never exceeded in any window", Made::Mistake(Mistake::EndsWindowsEarly), "there were"),
+    ("replay equals state", Made::Mistake(Mistake::ForgetsARow), "what was read"),
+    ("nothing dirty or reserved is handed out", Made::Mistake(Mistake::HandsOutDirty), "which is dirty"),
+    ("nothing dirty or reserved is handed out", Made::Mistake(Mistake::IgnoresReservations), "which is reserved"),
+    ("the highest score wins", Made::Mistake(Mistake::TiesGoLast), "was served with a score"),
+    ("nobody waits for itself", Made::Mistake(Mistake::MissesDeadlocks), "waits for what it has itself"),
+    ("nobody waits for itself", Made::Mistake(Mistake::SeesShortCyclesOnly), "waits for what it has itself"),
+    ("nobody waits for itself", Made::Mistake(Mistake::IgnoresOtherUnits), "was refused"),
 ];
 
 #[derive(Clone, Copy, Debug)]
@@ -108,24 +122,37 @@ fn main() -> ExitCode {
         };
         Trial::test(format!("{name} is found"), move || find(made, None))
     });
-    let alone = ALONE
-        .into_iter()
-        .map(|(only, made)| Trial::test(format!("`{only}` finds {made:?} by itself"), move || find(made, Some(only))));
+    let alone = ALONE.into_iter().map(|(only, made, says)| {
+        Trial::test(format!("`{only}` finds {made:?} by itself"), move || find(made, Some((only, says))))
+    });
     let shrinks = Trial::test("what is found is made short", what_is_found_is_made_short);
-    let trials = found.chain(alone).chain([shrinks]).collect();
+    let told = Trial::test("the page tells of each mistake", the_page_tells_of_each_mistake);
+    let trials = found.chain(alone).chain([shrinks, told]).collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-fn find(made: Made, only: Option<&'static str>) -> Result<(), Failed> {
+fn the_page_tells_of_each_mistake() -> Result<(), Failed> {
+    let mistakes = MISTAKES.iter().map(|mistake| format!("| rules and engine | `{mistake:?}` |"));
+    let sabotages = SABOTAGES.iter().map(|sabotage| format!("| around them | `{sabotage:?}` |"));
+    let mut missing = mistakes.chain(sabotages).filter(|row| !PAGE.contains(row));
+    match missing.next() {
+        Some(row) => Err(format!("docs/reliability.md has no row {row}").into()),
+        None => Ok(()),
+    }
+}
+
+fn find(made: Made, by: Option<(&'static str, &'static str)>) -> Result<(), Failed> {
     let (mistake, sabotage) = match made {
         Made::Mistake(mistake) => (Some(mistake), None),
         Made::Sabotage(sabotage) => (None, Some(sabotage)),
     };
-    let options = Options { sabotage, only, ..Options::default() };
+    let options = Options { sabotage, only: by.map(|(only, _)| only), ..Options::default() };
     mutation::make(mistake);
     let mut violations =
         (0..SEEDS_MAX).filter_map(|seed| Some((seed, run(&Plan::from_seed(seed), options).violation?)));
-    let found = violations.find(|(_, violation)| only.is_none_or(|only| violation.what == only));
+    let is_it =
+        |violation: &Violation| by.is_none_or(|(only, says)| violation.what == only && violation.how.contains(says));
+    let found = violations.find(|(_, violation)| is_it(violation));
     mutation::make(None);
     match found {
         Some((seed, violation)) => {

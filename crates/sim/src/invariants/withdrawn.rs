@@ -11,9 +11,10 @@ use crate::model::Heard;
 #[derive(Debug, Default)]
 pub(super) struct Withdrawn {
     over: BTreeSet<WaiterId>,
-    /// Withdrawals under way.
-    asked: BTreeMap<Ticket, (Namespace, RequestId)>,
-    confirmed: BTreeSet<(Namespace, RequestId)>,
+    /// Withdrawals under way, and when they were heard.
+    asked: BTreeMap<Ticket, ((Namespace, RequestId), Timestamp)>,
+    /// When the last one of a request was heard that was answered.
+    confirmed: BTreeMap<(Namespace, RequestId), Timestamp>,
     /// When requests ended that are remembered.
     ended: BTreeMap<(Namespace, RequestId), Timestamp>,
 }
@@ -26,7 +27,7 @@ impl Invariant for Withdrawn {
     fn applied(&mut self, batch: &Applied<'_>) -> Looked {
         for heard in batch.heard {
             if let Heard::Command { ticket, command: Command::Withdraw { namespace, request }, .. } = heard {
-                self.asked.insert(*ticket, (namespace.clone(), request.clone()));
+                self.asked.insert(*ticket, ((namespace.clone(), request.clone()), batch.at));
             }
         }
         Ok(false)
@@ -53,6 +54,14 @@ impl Invariant for Withdrawn {
             Event::RequestWithdrawn { namespace, request } => {
                 self.ended.insert((namespace.clone(), request.clone()), at);
             }
+            // Nobody listens to a new process.
+            Event::Restarted => {
+                let present = before.waiters.iter().find(|(_, (_, present))| *present);
+                return match present {
+                    Some((id, _)) => Err(format!("waiter {} could be served by a new process", id.0)),
+                    None => Ok(!before.waiters.is_empty()),
+                };
+            }
             Event::Granted { hold, waiter, token } => {
                 if let Some(id) = waiter {
                     self.check_waiter(before, *id, at)?;
@@ -61,7 +70,11 @@ impl Invariant for Withdrawn {
                 let Some(request) = &hold.request else { return Ok(waiter.is_some()) };
                 let named = (hold.pool.namespace().clone(), request.clone());
                 let remembered = self.ended.get(&named).is_some_and(|ended| *ended + REQUEST_MEMORY > at);
-                if remembered && self.confirmed.contains(&named) {
+                let withdrawn = self.confirmed.get(&named);
+                // A wait that begins after a withdrawal begins when that is forgotten.
+                let waited = waiter.and_then(|id| before.waiters.get(&id)).map(|(waiter, _)| waiter.since);
+                let outlived = withdrawn.is_some_and(|at| waited.is_some_and(|since| since <= *at));
+                if outlived || remembered && withdrawn.is_some() {
                     return Err(format!("hold {} was granted to request {request}, which was withdrawn", token.0));
                 }
                 return Ok(true);
@@ -72,8 +85,8 @@ impl Invariant for Withdrawn {
     }
 
     fn answered(&mut self, answer: &Answer<'_>) -> Looked {
-        if let (Reply::Withdrawn, Some(request)) = (answer.reply, self.asked.remove(&answer.ticket)) {
-            self.confirmed.insert(request);
+        if let (Reply::Withdrawn, Some((request, at))) = (answer.reply, self.asked.remove(&answer.ticket)) {
+            self.confirmed.insert(request, at);
         }
         Ok(false)
     }
