@@ -15,9 +15,9 @@ pub enum Sabotage {
     WritesRowsFirst,
     /// Request ids do not survive a restart.
     ForgetsRequests,
-    /// A restart gives every lease its full time again.
-    RestartsLeases,
-    /// Tokens begin where they began, after a restart.
+    /// After a restart every lease has a second more than was told.
+    ProlongsLeases,
+    /// After a restart tokens go on from half of where they were.
     ReusesTokens,
     /// A new process does not say that those who waited are gone.
     SkipsTheRestart,
@@ -67,7 +67,7 @@ impl Sabotage {
     }
 
     pub(crate) fn rewrites_events(self) -> bool {
-        matches!(self, Self::ForgetsRequests | Self::RestartsLeases)
+        matches!(self, Self::ForgetsRequests | Self::ProlongsLeases)
     }
 
     /// What the log has instead.
@@ -77,7 +77,7 @@ impl Sabotage {
                 hold.request = None;
                 Event::Granted { token, hold, waiter }
             }
-            (Self::RestartsLeases, Event::Granted { token, mut hold, waiter }) => {
+            (Self::ProlongsLeases, Event::Granted { token, mut hold, waiter }) => {
                 hold.deadline = hold.deadline.map(|deadline| deadline + Ttl::from_millis(1_000));
                 Event::Granted { token, hold, waiter }
             }

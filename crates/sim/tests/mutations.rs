@@ -13,7 +13,7 @@ const PAGE: &str = include_str!("../../../docs/reliability.md");
 const SEEDS_MAX: u64 = 10_000;
 
 /// In the rules and in the engine.
-const MISTAKES: [Mistake; 35] = [
+const MISTAKES: [Mistake; 36] = [
     Mistake::ExpiresLate,
     Mistake::ExpiresEarly,
     Mistake::OverlooksSessions,
@@ -58,7 +58,7 @@ const SABOTAGES: [Sabotage; 17] = [
     Sabotage::IgnoresDiskErrors,
     Sabotage::WritesRowsFirst,
     Sabotage::ForgetsRequests,
-    Sabotage::RestartsLeases,
+    Sabotage::ProlongsLeases,
     Sabotage::ReusesTokens,
     Sabotage::SkipsTheRestart,
     Sabotage::FollowsTheWallClock,
