@@ -21,7 +21,8 @@ use mutate::mutate;
 
 /// Goes on for so long with each decoder, from another seed each time, instead of for a number of inputs.
 const MINUTES: &str = "TENURE_FUZZ_MINUTES";
-/// If set, some of the inputs that a decoder had a new word for are put into the corpus.
+/// If set, some of the inputs that a decoder had a new word for are put into the corpus, without what it says the same word
+/// without.
 const KEEP: &str = "TENURE_FUZZ_KEEP";
 /// What the tests have time for.
 const INPUTS: u64 = 30_000;
@@ -33,6 +34,8 @@ const PEAK_KB_MAX: u64 = 1024 * 1024;
 const HANG: Duration = Duration::from_secs(60);
 /// Of those that are put into the corpus at once: people look through it.
 const KEPT_MAX: usize = 24;
+/// Of one of them: some batches of a journal, or entries of the log, are a few hundred bytes each.
+const KEPT_BYTES_MAX: usize = 4 * 1024;
 const SHRINKS_MAX: usize = 2_000;
 const WORDS_MAX: usize = 20_000;
 
@@ -73,12 +76,22 @@ struct Fuzzer<'a> {
     folder: &'a Path,
     dictionary: &'a [&'a str],
     inputs: Vec<Vec<u8>>,
+    /// The first so many are samples, and those behind them are in the corpus already.
+    samples: usize,
     /// What was heard so far.
     words: HashSet<String>,
     random: Random,
     tried: u64,
     keeps: bool,
     last: Arc<Mutex<Last>>,
+}
+
+/// Where an input comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    Samples,
+    Corpus,
+    Mutation,
 }
 
 /// What is being tried.
@@ -100,7 +113,8 @@ impl<'a> Fuzzer<'a> {
         assert!(!inputs.is_empty(), "{name} has nothing to begin with");
         let last = Arc::new(Mutex::new(Last { input: Vec::new(), since: Instant::now(), over: false }));
         let (words, random) = (HashSet::new(), Random::new(seed));
-        Self { name, folder, dictionary, inputs, words, random, tried: 0, keeps: false, last }
+        let samples = samples.len();
+        Self { name, folder, dictionary, inputs, samples, words, random, tried: 0, keeps: false, last }
     }
 
     /// The file with an input that makes it panic, if there is one.
@@ -114,7 +128,8 @@ impl<'a> Fuzzer<'a> {
     fn try_all(&mut self, budget: Budget, decoder: &impl Fn(&[u8]) -> String) -> Result<(), PathBuf> {
         let begun = Instant::now();
         for at in 0..self.inputs.len() {
-            self.attempt(self.inputs[at].clone(), false, decoder)?;
+            let origin = if at < self.samples { Origin::Samples } else { Origin::Corpus };
+            self.attempt(self.inputs[at].clone(), origin, decoder)?;
         }
         while match budget {
             Budget::Inputs(inputs) => self.tried < inputs,
@@ -125,50 +140,40 @@ impl<'a> Fuzzer<'a> {
                 mutate(&mut self.random, &mut input, &self.inputs, self.dictionary);
             }
             input.truncate(BYTES_MAX);
-            self.attempt(input, true, decoder)?;
+            self.attempt(input, Origin::Mutation, decoder)?;
         }
         Ok(())
     }
 
-    fn attempt(&mut self, input: Vec<u8>, is_new: bool, decoder: &impl Fn(&[u8]) -> String) -> Result<(), PathBuf> {
+    fn attempt(&mut self, input: Vec<u8>, origin: Origin, decoder: &impl Fn(&[u8]) -> String) -> Result<(), PathBuf> {
         self.tried += 1;
         {
             let mut last = self.last.lock().expect("nobody panics with it");
             last.input.clone_from(&input);
             last.since = Instant::now();
         }
-        let Ok(heard) = catch_unwind(AssertUnwindSafe(|| decoder(&input))) else {
-            let input = self.shrink(input, decoder);
+        // None if it panics.
+        let hear = |input: &[u8]| catch_unwind(AssertUnwindSafe(|| decoder(input))).ok();
+        let Some(heard) = hear(&input) else {
+            let input = shrink(input, |less| hear(less).is_none());
             return Err(save(self.folder, "found", &input));
         };
-        if self.words.len() < WORDS_MAX && self.words.insert(heard) {
-            if self.keeps && self.words.len() <= KEPT_MAX && input.len() <= 1024 {
-                save(self.folder, "new", &input);
+        if self.words.len() < WORDS_MAX && self.words.insert(heard.clone()) {
+            if self.keeps && self.words.len() <= KEPT_MAX && origin != Origin::Corpus {
+                let mut kept = input.clone();
+                // A sample is what somebody may well say, and stays that.
+                if origin == Origin::Mutation {
+                    kept = shrink(kept, |less| hear(less).as_ref() == Some(&heard));
+                }
+                if kept.len() <= KEPT_BYTES_MAX {
+                    save(self.folder, "new", &kept);
+                }
             }
-            if is_new {
+            if origin == Origin::Mutation {
                 self.inputs.push(input);
             }
         }
         Ok(())
-    }
-
-    /// Leaves out what it panics without.
-    fn shrink(&self, mut input: Vec<u8>, decoder: &impl Fn(&[u8]) -> String) -> Vec<u8> {
-        let mut tries = SHRINKS_MAX;
-        let mut length = input.len() / 2;
-        while length > 0 {
-            let mut at = 0;
-            while at + length <= input.len() && tries > 0 {
-                tries -= 1;
-                let less = [&input[..at], &input[at + length..]].concat();
-                match catch_unwind(AssertUnwindSafe(|| decoder(&less))) {
-                    Ok(_) => at += length,
-                    Err(_) => input = less,
-                }
-            }
-            length /= 2;
-        }
-        input
     }
 
     /// Nothing can end a decoder that does not end, but the input can be told.
@@ -188,6 +193,26 @@ impl<'a> Fuzzer<'a> {
             }
         });
     }
+}
+
+/// Leaves out what it is the same without.
+fn shrink(mut input: Vec<u8>, is_the_same: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+    let mut tries = SHRINKS_MAX;
+    let mut length = input.len() / 2;
+    while length > 0 {
+        let mut at = 0;
+        while at + length <= input.len() && tries > 0 {
+            tries -= 1;
+            let less = [&input[..at], &input[at + length..]].concat();
+            if is_the_same(&less) {
+                input = less;
+            } else {
+                at += length;
+            }
+        }
+        length /= 2;
+    }
+    input
 }
 
 /// A word for an error: its letters, without numbers, up to where it quotes the input.
@@ -257,7 +282,13 @@ mod tests {
         let careful = |input: &[u8]| catch_unwind(|| decoder(input)).unwrap_or_else(|_| "panicked".into());
         fuzzer.run(Budget::Inputs(200_000), &careful).unwrap();
         assert_eq!(fuzzer.words.len(), 7, "{:?}", fuzzer.words);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 7);
+        let files: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path()).collect();
+        let mut kept: Vec<_> = files.iter().map(|file| fs::read(file).unwrap()).collect();
+        kept.sort();
+        // The sample as it is, and of the others what it takes.
+        assert!(kept.contains(&b"set a 1".to_vec()), "{kept:?}");
+        assert!(kept.contains(&b"set  -128".to_vec()), "{kept:?}");
+        assert_eq!(kept.len(), 7, "{kept:?}");
     }
 
     #[test]
