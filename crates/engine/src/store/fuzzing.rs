@@ -11,6 +11,9 @@ use super::{Entry, RowChanges, StoreError, codec, journal};
 /// The key of a row, and its message.
 pub type Row = (Vec<u8>, Vec<u8>);
 
+/// For how long pools that nobody declared stay, where [`recover`] reads them.
+pub const POOL_IDLE: Ttl = Ttl::from_millis(60_000);
+
 /// The message of a log entry.
 pub fn entry(entry: &Entry) -> Vec<u8> {
     Address::message(&codec::encode_entry(entry)).to_vec()
@@ -25,7 +28,7 @@ pub fn rows(changes: &RowChanges) -> (Vec<u8>, Vec<Row>) {
 /// What opening a directory would make of it: a state, or an error, but no panic.
 pub fn recover(watermark: &[u8], rows: &[Row], entries: &[Vec<u8>]) -> Result<State, StoreError> {
     let watermark = codec::decode_watermark(&Address::Watermark.seal_bytes(watermark))?;
-    let mut recovery = Recovery::new(watermark, Ttl::from_millis(60_000))?;
+    let mut recovery = Recovery::new(watermark, POOL_IDLE)?;
     for (key, message) in rows {
         let address = Address::of_row(key)?;
         recovery.row(&address, &address.seal_bytes(message))?;

@@ -47,22 +47,26 @@ impl Recovery {
         match address {
             Address::Pool(path) => {
                 let pool = codec::to_pool(address.unseal(value)?)?;
+                check_new(self.state.pool(path).is_none())?;
                 self.state.restore_pool(path.clone(), pool);
             }
             Address::Session(id) => {
                 let session = codec::to_session(address.unseal(value)?)?;
                 self.check_number("session", id.0, self.state.counters().session_next)?;
+                check_new(self.state.session(*id).is_none())?;
                 self.state.restore_session(*id, session);
             }
             Address::Hold(token) => {
                 let hold = codec::to_hold_of_row(address.unseal(value)?)?;
                 self.check_number("token", token.0, self.state.counters().token_next)?;
+                check_new(self.state.hold(*token).is_none())?;
                 check_hold(&self.state, &hold)?;
                 self.state.restore_hold(*token, hold);
             }
             Address::Waiter(id) => {
                 let (waiter, present) = codec::to_waiter_of_row(address.unseal(value)?)?;
                 self.check_number("waiter", id.0, self.state.counters().waiter_next)?;
+                check_new(self.state.waiter(*id).is_none())?;
                 check_waiter(&self.state, &waiter)?;
                 self.state.restore_waiter(*id, waiter, present);
             }
@@ -222,6 +226,11 @@ fn check_event(state: &State, at: Timestamp, event: &Event) -> Result<(), Wrong>
         },
         Event::RequestWithdrawn { .. } | Event::Restarted => Ok(()),
     }
+}
+
+/// No database has a row twice, but a snapshot could.
+fn check_new(is_new: bool) -> Result<(), Wrong> {
+    if is_new { Ok(()) } else { Err("is there already".into()) }
 }
 
 fn check_hold(state: &State, hold: &Hold) -> Result<(), Wrong> {

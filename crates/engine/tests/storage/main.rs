@@ -5,7 +5,6 @@
 mod damage;
 mod fixture;
 mod fuzzing;
-mod garbage;
 mod history;
 mod recovery;
 mod segments;
