@@ -76,6 +76,9 @@ fn nothing_is_lost(way: Way, place: Place) {
         }
     }
     eprintln!("{} operations on the lock", record.operations.len());
+    // Had nobody come too late, nothing would be lost without a lock either.
+    let refused = record.with(FENCED, Outcome::Refused).len();
+    assert!(refused >= run.late(), "{refused} writes were refused, of {} or more that came too late", run.late());
     assert!(fenced_lost.is_empty(), "acknowledged, and not there: {fenced_lost:?}");
     assert!(record.with(FENCED, Outcome::Acknowledged).len() >= run::TURNS_AFTER_FAULT * run.faults_total() / 2);
     if let Err(stuck) = history::check(&record.operations, SLACK) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::history::{Operation, What};
-use crate::shelf::Elements;
+use crate::shelf::{Elements, FENCED};
 
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum Report {
@@ -34,6 +34,8 @@ pub(crate) enum Report {
     Adding {
         element: u64,
     },
+    /// It has read, was told to stay, and writes when it is told to go on.
+    Staying,
     Added {
         copy: String,
         element: u64,
@@ -62,6 +64,12 @@ pub(crate) struct Record {
     pub(crate) holder: Option<usize>,
     /// Grants so far.
     pub(crate) turns: usize,
+    /// Who stays between reading and writing.
+    pub(crate) staying: Option<usize>,
+    /// The token that each writer was granted last.
+    pub(crate) tokens: BTreeMap<usize, u64>,
+    /// The highest with which a fenced write was acknowledged.
+    pub(crate) token_written: u64,
     /// The last operation of each writer.
     last: BTreeMap<usize, usize>,
 }
@@ -77,6 +85,7 @@ impl Record {
                 begun(Operation { called, answered: Some(answered), what: What::Granted { token, lease } });
                 self.turns += 1;
                 self.holder = Some(writer);
+                self.tokens.insert(writer, token);
             }
             Report::Renewing { called, token } => {
                 begun(Operation { called, answered: None, what: What::Renewed { token, lease } });
@@ -93,7 +102,14 @@ impl Record {
                 }
             }
             Report::Adding { element } => drop(self.adding.insert(element)),
-            Report::Added { copy, element, outcome } => self.added.entry(copy).or_default().push((element, outcome)),
+            Report::Staying => self.staying = Some(writer),
+            Report::Added { copy, element, outcome } => {
+                self.staying = self.staying.filter(|staying| *staying != writer);
+                if copy == FENCED && outcome == Outcome::Acknowledged {
+                    self.token_written = self.token_written.max(self.tokens[&writer]);
+                }
+                self.added.entry(copy).or_default().push((element, outcome));
+            }
         }
     }
 

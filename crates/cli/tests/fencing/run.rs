@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -17,7 +17,7 @@ use crate::report::Record;
 use crate::shelf::{self, Answer, COPIES, Elements, Request, Shelf, Visitor};
 use crate::support::Process;
 use crate::support::job::until;
-use crate::writer::Way;
+use crate::writer::{GO_ON, STAY, Way};
 
 const WRITERS: usize = 4;
 /// How often each kind of fault happens at least.
@@ -49,6 +49,8 @@ impl Place {
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Fault {
     HolderPaused,
+    /// Between reading and writing, until somebody else has written: what it writes then comes too late, however fast the machine is.
+    HolderPausedUntilOthersWrote,
     HolderCutOff,
     SomebodyPaused,
     ServerKilled,
@@ -58,8 +60,9 @@ enum Fault {
     StoreKilled,
 }
 
-const FAULTS: [Fault; 9] = [
+const FAULTS: [Fault; 10] = [
     Fault::HolderPaused,
+    Fault::HolderPausedUntilOthersWrote,
     Fault::HolderCutOff,
     Fault::SomebodyPaused,
     Fault::ServerKilled,
@@ -129,6 +132,21 @@ impl Run {
             Fault::HolderPaused => {
                 let holder = self.holder();
                 self.pause(holder, longer_than_lease);
+            }
+            Fault::HolderPausedUntilOthersWrote => {
+                let somebody: usize = self.below(WRITERS as u64).try_into().unwrap();
+                let writer = &self.writers[somebody];
+                let staying = || self.record.lock().unwrap().staying == Some(writer.number);
+                writer.say(STAY);
+                until("it stays between reading and writing", staying);
+                writer.signal(Signal::SIGSTOP);
+                until("somebody else has written", || {
+                    let record = self.record.lock().unwrap();
+                    record.token_written > record.tokens[&writer.number]
+                });
+                writer.signal(Signal::SIGCONT);
+                writer.say(GO_ON);
+                until("it has written, too late", || !staying());
             }
             Fault::SomebodyPaused => {
                 let somebody = self.below(WRITERS as u64).try_into().unwrap();
@@ -230,6 +248,11 @@ impl Run {
         text
     }
 
+    /// How many writes came too late at least.
+    pub(crate) fn late(&self) -> usize {
+        self.faults[&Fault::HolderPausedUntilOthersWrote]
+    }
+
     pub(crate) fn faults_total(&self) -> usize {
         self.faults.values().sum()
     }
@@ -306,6 +329,10 @@ impl Writer {
 
     fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
+    }
+
+    fn say(&self, what: &str) {
+        writeln!(self.stdin.as_ref().unwrap(), "{what}").unwrap();
     }
 
     /// `kill -9`. What it has told is heard before it is gone.

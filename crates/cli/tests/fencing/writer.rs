@@ -1,7 +1,7 @@
 //! A writer, in a process of its own: takes the lock, reads the set, thinks, writes it back with one element more, and
-//! lets go. It is not told what is done to it.
+//! lets go. It is not told what is done to it, but at times to think for longer.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use nix::time::{ClockId, clock_gettime};
 use tenure_client::{Client, Guard};
 use tenure_proto::v1::tenure_client::TenureClient;
 use tenure_proto::v1::{AcquireRequest, Grant, Lifetime, ReleaseRequest, RenewRequest};
+use tokio::sync::watch;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::LEASE;
@@ -23,6 +24,10 @@ const BREATH: Duration = Duration::from_millis(30);
 /// The longest that a writer thinks between reading and writing: short beside the lease, so that it takes a fault to
 /// be late.
 const THOUGHT_MAX_MS: u64 = 300;
+
+/// Said to a writer: to stay between reading and writing from its next turn on, and to go on.
+pub(crate) const STAY: &str = "stay";
+pub(crate) const GO_ON: &str = "go on";
 
 /// How a writer gets the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,12 +53,16 @@ pub(crate) fn process(arguments: &[String]) {
     let [way, name, pool, server, shelf, first] = arguments else { panic!("no writer: {arguments:?}") };
     let ended = Arc::new(AtomicBool::new(false));
     let at_end = ended.clone();
+    let (told, stays) = watch::channel(false);
     std::thread::spawn(move || {
-        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            told.send_replace(line == STAY);
+        }
         at_end.store(true, Ordering::SeqCst);
+        told.send_replace(false);
     });
     let element = first.parse().unwrap();
-    let writer = Writer { pool: pool.clone(), shelf: Visitor::at(shelf), element, random: element, ended };
+    let writer = Writer { pool: pool.clone(), shelf: Visitor::at(shelf), element, random: element, ended, stays };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     if way == Way::Client.name() {
         runtime.block_on(with_client(writer, server, name));
@@ -68,6 +77,7 @@ struct Writer {
     element: u64,
     random: u64,
     ended: Arc<AtomicBool>,
+    stays: watch::Receiver<bool>,
 }
 
 impl Writer {
@@ -87,6 +97,11 @@ impl Writer {
         tokio::time::sleep(thought).await;
         half_way().await;
         tokio::time::sleep(thought).await;
+        // Only if there is something to write back.
+        if *self.stays.borrow() && read.iter().all(Result::is_ok) {
+            say(&Report::Staying);
+            let _ = self.stays.wait_for(|stays| !stays).await;
+        }
         for (copy, read) in copies.into_iter().zip(read) {
             let outcome = match read {
                 Ok(elements) if copy != "careful" || is_sure() => self.write(copy, token, elements),
