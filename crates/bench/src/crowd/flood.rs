@@ -6,6 +6,7 @@ use tenure_proto::v1::{AcquireRequest, client_request::Request, server_answer::A
 use tokio::task::JoinSet;
 
 use super::asking::Line;
+use super::prober::{Meanwhile, Others};
 use super::server::Server;
 use super::{Outcome, Scale, Told};
 
@@ -16,7 +17,7 @@ const TTL_MS: u64 = 3_000;
 const EACH: u64 = 8 * 1024;
 const ANYWAY: u64 = 256 * 1024;
 
-pub(crate) async fn run(server: &Server, scale: Scale) -> Outcome<Told> {
+pub(crate) async fn run(server: &Server, scale: Scale, others: &Others) -> Outcome<Told> {
     let mut told = Told { growth_max: ANYWAY + EACH * scale.flooders as u64, ..Told::default() };
     told.asked = format!("{} streams, each {} acquires at once", scale.flooders, scale.flood_each);
     // Beyond the mailbox everybody is told to come back.
@@ -26,16 +27,19 @@ pub(crate) async fn run(server: &Server, scale: Scale) -> Outcome<Told> {
         lines.push(Line::open(&server.grpc, &format!("flooder-{number}")).await?);
     }
     let mut flooders = JoinSet::new();
+    let meanwhile = others.meanwhile();
     for (number, line) in lines.into_iter().enumerate() {
-        flooders.spawn(flood(line, number, scale.flood_each));
+        flooders.spawn(flood(line, number, scale.flood_each, meanwhile.clone()));
     }
-    let mut answers = BTreeMap::<_, u64>::new();
+    let (mut all, mut answers) = (0, BTreeMap::<_, u64>::new());
     while let Some(ended) = flooders.join_next().await {
-        for (answer, count) in ended?? {
+        let (asked, answered) = ended??;
+        all += asked;
+        for (answer, count) in answered {
             *answers.entry(answer).or_default() += count;
         }
     }
-    let all = (scale.flooders * scale.flood_each) as u64;
+    told.check("others are served while it goes on", meanwhile.were_served());
     told.check("every request was answered, once", answers.values().sum::<u64>() == all);
     let granted = answers.remove("granted").unwrap_or_default();
     told.check(format!("what fits is done ({granted} of {all})"), granted > 0);
@@ -44,26 +48,38 @@ pub(crate) async fn run(server: &Server, scale: Scale) -> Outcome<Told> {
     Ok(told)
 }
 
-/// Says everything, and then listens.
-async fn flood(mut line: Line, flooder: usize, count: usize) -> Outcome<BTreeMap<String, u64>> {
-    for begin in (0..count).step_by(BATCH) {
-        let batch = begin..count.min(begin + BATCH);
-        let request = |number| {
-            let pool = format!("flood-{flooder}-{number}");
-            Request::Acquire(Box::new(AcquireRequest { pool, ttl_ms: Some(TTL_MS), ..Default::default() }))
-        };
-        line.say(batch.map(|number| (number as u64 + 1, request(number))).collect())?;
+/// Says everything, and then listens; again, if others were not served meanwhile. How much it has asked, and what the answers were.
+async fn flood(
+    mut line: Line,
+    flooder: usize,
+    each: usize,
+    meanwhile: Meanwhile,
+) -> Outcome<(u64, BTreeMap<String, u64>)> {
+    let (mut rounds, mut answers) = (0, BTreeMap::new());
+    loop {
+        let round = rounds * each..(rounds + 1) * each;
+        for begin in round.clone().step_by(BATCH) {
+            let batch = begin..round.end.min(begin + BATCH);
+            let request = |number| {
+                let pool = format!("flood-{flooder}-{number}");
+                Request::Acquire(Box::new(AcquireRequest { pool, ttl_ms: Some(TTL_MS), ..Default::default() }))
+            };
+            line.say(batch.map(|number| (number as u64 + 1, request(number))).collect())?;
+        }
+        let mut heard = 0;
+        while heard < each {
+            let answer = match line.hear().await?.1 {
+                Answer::Granted(_) => "granted".to_owned(),
+                Answer::Refused(refusal) if refusal.retry && !refusal.advice.is_empty() => refusal.code,
+                Answer::Lost(_) => continue,
+                other => return Err(format!("neither granted nor told to come back: {other:?}").into()),
+            };
+            *answers.entry(answer).or_default() += 1;
+            heard += 1;
+        }
+        rounds += 1;
+        if !meanwhile.goes_on(rounds) {
+            return Ok(((rounds * each) as u64, answers));
+        }
     }
-    let (mut heard, mut answers) = (0, BTreeMap::new());
-    while heard < count {
-        let answer = match line.hear().await?.1 {
-            Answer::Granted(_) => "granted".to_owned(),
-            Answer::Refused(refusal) if refusal.retry && !refusal.advice.is_empty() => refusal.code,
-            Answer::Lost(_) => continue,
-            other => return Err(format!("neither granted nor told to come back: {other:?}").into()),
-        };
-        *answers.entry(answer).or_default() += 1;
-        heard += 1;
-    }
-    Ok(answers)
 }

@@ -3,6 +3,7 @@
 use tenure_proto::v1::{AcquireRequest, ReleaseRequest, client_request::Request, server_answer::Answer};
 
 use super::asking::Line;
+use super::prober::Others;
 use super::server::Server;
 use super::{Outcome, Scale, Told, eventually};
 
@@ -13,12 +14,14 @@ const UNANSWERED_MAX: usize = 2_048;
 const EACH: u64 = 2;
 const ANYWAY: u64 = 128 * 1024;
 
-pub(crate) async fn run(server: &Server, scale: Scale) -> Outcome<Told> {
+pub(crate) async fn run(server: &Server, scale: Scale, others: &Others) -> Outcome<Told> {
+    // What does not go into three expires too.
     let third = scale.holds / 3;
+    let rest = scale.holds - 2 * third;
     let mut told = Told { growth_max: ANYWAY + EACH * scale.holds as u64, ..Told::default() };
     told.asked = format!(
         "{} holds over 3 streams; a third is released, a third expires, a third ends with its session",
-        3 * third
+        scale.holds
     );
     let mut released = Line::open(&server.grpc, "released").await?;
     let mut ended = Line::open(&server.grpc, "ended").await?;
@@ -27,12 +30,13 @@ pub(crate) async fn run(server: &Server, scale: Scale) -> Outcome<Told> {
         ask(&mut released, third, |number| acquire(format!("released-{number}"), Some(3_600_000))),
         ask(&mut ended, third, |number| acquire(format!("ended-{number}"), None)),
         // Long enough for all to be there before the first is over.
-        ask(&mut expired, third, |number| acquire(format!("expired-{number}"), Some(scale.lapse_ms))),
+        ask(&mut expired, rest, |number| acquire(format!("expired-{number}"), Some(scale.lapse_ms))),
     )?;
     let there = server.metric("tenure_holds").await?;
-    let all = 3 * third as u64;
+    let all = scale.holds as u64;
     told.check(format!("all are there at once ({there})"), there == all || there == all + 1);
-    told.check("each was granted", [&keys, &of_session, &lapsing].iter().all(|grants| grants.len() == third));
+    told.check("each was granted", [&keys, &of_session, &lapsing].map(Vec::len) == [third, third, rest]);
+    told.check_others(others, "while all are held").await;
 
     let mut keys = keys.into_iter();
     let release = |_| {
@@ -40,9 +44,10 @@ pub(crate) async fn run(server: &Server, scale: Scale) -> Outcome<Told> {
         Request::Release(Box::new(ReleaseRequest { key, ..Default::default() }))
     };
     ask(&mut released, third, release).await?;
+    told.check_others(others, "when a third is released").await;
     released.end().await?;
     ended.end().await?;
-    let counted = || async { Ok(server.metric("tenure_expiries_total").await? == third as u64) };
+    let counted = || async { Ok(server.metric("tenure_expiries_total").await? == rest as u64) };
     told.check("a third expired", eventually(counted).await?);
     let ends = server.metric("tenure_other_ends_total").await?;
     told.check(format!("a third ended with its session ({ends})"), ends == third as u64);

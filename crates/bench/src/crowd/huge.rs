@@ -7,6 +7,7 @@ use tenure_proto::v1::AcquireRequest;
 use tokio::task::JoinSet;
 
 use super::asking::{code, connect};
+use super::prober::Others;
 use super::raw;
 use super::server::Server;
 use super::{Outcome, Scale, Told};
@@ -18,38 +19,31 @@ const LARGE: usize = 4 * 1024 * 1024 - 1_024;
 const EACH: u64 = 16 * 1024;
 const ANYWAY: u64 = 64 * 1024;
 
-pub(crate) async fn run(server: &Server, scale: Scale) -> Outcome<Told> {
+pub(crate) async fn run(server: &Server, scale: Scale, others: &Others) -> Outcome<Told> {
     let mut told = Told { growth_max: ANYWAY + EACH * scale.huge as u64, ..Told::default() };
     told.asked = format!(
         "{} connections at once, each with a message just below 4 MiB and one above, by gRPC and by HTTP/1.1, and 1 MiB of headers",
         scale.huge
     );
     let mut guests = JoinSet::new();
+    let meanwhile = others.meanwhile();
     for _ in 0..scale.huge {
-        let (grpc, http) = (server.grpc.clone(), server.http.clone());
+        let (grpc, http, meanwhile) = (server.grpc.clone(), server.http.clone(), meanwhile.clone());
         guests.spawn(async move {
-            let mut client = connect(&grpc).await?;
-            let mut codes = Vec::new();
-            for size in [LARGE, TOO_LARGE] {
-                let meta = BTreeMap::from([("reason".to_owned(), "x".repeat(size))]);
-                let acquire = AcquireRequest { pool: "a".into(), holder: "b".into(), meta, ..Default::default() };
-                match client.acquire(acquire).await {
-                    Ok(_) => codes.push("granted".to_owned()),
-                    Err(status) => codes.push(code(&status)),
+            let mut visits = Vec::new();
+            loop {
+                visits.push(visit(&grpc, &http).await?);
+                if !meanwhile.goes_on(visits.len()) {
+                    return Outcome::Ok(visits);
                 }
             }
-            let http =
-                tokio::task::spawn_blocking(move || [LARGE, TOO_LARGE, 0].map(|size| by_http(&http, size))).await?;
-            for code in http {
-                codes.push(code?);
-            }
-            Outcome::Ok(codes)
         });
     }
     let mut all = Vec::new();
-    while let Some(codes) = guests.join_next().await {
-        all.push(codes??);
+    while let Some(visits) = guests.join_next().await {
+        all.extend(visits??);
     }
+    told.check("others are served meanwhile", meanwhile.were_served());
     let expected = ["invalid_argument", "OutOfRange", "400 invalid_argument", "413 body_too_large", "431"];
     let wrong = all.iter().find(|codes| codes.as_slice() != expected);
     told.check(format!("each is refused for what it is ({wrong:?})"), wrong.is_none());
@@ -57,6 +51,26 @@ pub(crate) async fn run(server: &Server, scale: Scale) -> Outcome<Told> {
         told.refused(code);
     }
     Ok(told)
+}
+
+/// Says all that is too large. How each was refused.
+async fn visit(grpc: &str, http: &str) -> Outcome<Vec<String>> {
+    let mut client = connect(grpc).await?;
+    let mut codes = Vec::new();
+    for size in [LARGE, TOO_LARGE] {
+        let meta = BTreeMap::from([("reason".to_owned(), "x".repeat(size))]);
+        let acquire = AcquireRequest { pool: "a".into(), holder: "b".into(), meta, ..Default::default() };
+        match client.acquire(acquire).await {
+            Ok(_) => codes.push("granted".to_owned()),
+            Err(status) => codes.push(code(&status)),
+        }
+    }
+    let http = http.to_owned();
+    let http = tokio::task::spawn_blocking(move || [LARGE, TOO_LARGE, 0].map(|size| by_http(&http, size))).await?;
+    for code in http {
+        codes.push(code?);
+    }
+    Ok(codes)
 }
 
 /// A body of this size, or headers that are too large. Gives the status, and the code of the refusal if there is one.

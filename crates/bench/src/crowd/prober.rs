@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tenure_proto::v1::{AcquireRequest, ReleaseRequest};
+use tokio::sync::watch;
 
 use super::asking::{code, connect};
 use super::server::Server;
@@ -14,6 +15,11 @@ use super::{Outcome, PATIENCE};
 
 /// Steady, not hungry: the load is made by others.
 const PACE: Duration = Duration::from_millis(5);
+
+/// More than one that was about to be answered, and one that is answered while the load begins.
+const PAIRS_MEANWHILE: u64 = 3;
+/// Under so many rounds of a load others are served, or they never are.
+const ROUNDS_MAX: usize = 20;
 
 /// What came of it.
 #[derive(Debug, Default)]
@@ -26,8 +32,50 @@ pub(crate) struct Probed {
     pub(crate) worst: Duration,
 }
 
+/// How far the prober is, for those who make the load.
+#[derive(Clone)]
+pub(crate) struct Others(watch::Receiver<u64>);
+
+impl Others {
+    fn done(&self) -> u64 {
+        *self.0.borrow()
+    }
+
+    /// Waits until they have begun and ended a pair from now on, while whoever asks leaves the load as it is. False if they never do.
+    pub(crate) async fn are_served(&self) -> bool {
+        // One may be under way.
+        let enough = self.done() + 2;
+        let mut done = self.0.clone();
+        tokio::time::timeout(PATIENCE, done.wait_for(|done| *done >= enough)).await.is_ok_and(|done| done.is_ok())
+    }
+
+    /// Tells whether they are served from now on, under a load that would be over by itself.
+    pub(crate) fn meanwhile(&self) -> Meanwhile {
+        Meanwhile { others: self.clone(), enough: self.done() + PAIRS_MEANWHILE }
+    }
+}
+
+/// Whether others are served under a load that goes on until they are, so that it is no matter of how long it takes.
+#[derive(Clone)]
+pub(crate) struct Meanwhile {
+    others: Others,
+    enough: u64,
+}
+
+impl Meanwhile {
+    pub(crate) fn were_served(&self) -> bool {
+        self.others.done() >= self.enough
+    }
+
+    /// Whether there is to be another round of it, after so many.
+    pub(crate) fn goes_on(&self, rounds: usize) -> bool {
+        rounds < ROUNDS_MAX && !self.were_served()
+    }
+}
+
 pub(crate) struct Prober {
     is_over: Arc<AtomicBool>,
+    others: Others,
     thread: JoinHandle<Outcome<Probed>>,
 }
 
@@ -35,11 +83,16 @@ impl Prober {
     pub(crate) fn start(server: &Server) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let (address, over) = (server.grpc.clone(), is_over.clone());
+        let (told, done) = watch::channel(0);
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(probe(&address, &over))
+            runtime.block_on(probe(&address, &over, &told))
         });
-        Self { is_over, thread }
+        Self { is_over, others: Others(done), thread }
+    }
+
+    pub(crate) fn others(&self) -> &Others {
+        &self.others
     }
 
     pub(crate) fn stop(self) -> Outcome<Probed> {
@@ -48,7 +101,7 @@ impl Prober {
     }
 }
 
-async fn probe(address: &str, is_over: &AtomicBool) -> Outcome<Probed> {
+async fn probe(address: &str, is_over: &AtomicBool, told: &watch::Sender<u64>) -> Outcome<Probed> {
     let mut client = connect(address).await?;
     let mut probed = Probed::default();
     let acquire = AcquireRequest { pool: "prober".into(), holder: "prober".into(), ..Default::default() };
@@ -70,6 +123,7 @@ async fn probe(address: &str, is_over: &AtomicBool) -> Outcome<Probed> {
                 }
                 probed.worst = probed.worst.max(began.elapsed());
                 probed.done += 1;
+                told.send_replace(probed.done);
             }
             Err(status) => *probed.failures.entry(code(&status)).or_default() += 1,
         }

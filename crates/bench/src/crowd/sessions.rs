@@ -7,6 +7,7 @@ use tenure_proto::v1::{AcquireRequest, EndSessionRequest, OpenSessionRequest};
 use tokio::task::JoinSet;
 
 use super::asking::{code, connect};
+use super::prober::Others;
 use super::server::Server;
 use super::{Outcome, Scale, Told, eventually};
 
@@ -16,7 +17,7 @@ const TASKS: usize = 64;
 const EACH: u64 = 4;
 const ANYWAY: u64 = 96 * 1024;
 
-pub(crate) async fn run(server: &Server, scale: Scale) -> Outcome<Told> {
+pub(crate) async fn run(server: &Server, scale: Scale, others: &Others) -> Outcome<Told> {
     let count = scale.sessions;
     let mut told = Told { growth_max: ANYWAY + EACH * count as u64, ..Told::default() };
     told.asked = format!(
@@ -64,6 +65,7 @@ pub(crate) async fn run(server: &Server, scale: Scale) -> Outcome<Told> {
     let mut client = connect(&server.grpc).await?;
     let there = server.metric("tenure_sessions").await?;
     told.check(format!("all are there at once ({there})"), there == count as u64);
+    told.check_others(others, "while all are there").await;
     match client.open_session(OpenSessionRequest { holder: "one too many".into(), ..Default::default() }).await {
         Ok(_) => told.check("one more is refused", false),
         Err(status) => {
@@ -72,22 +74,21 @@ pub(crate) async fn run(server: &Server, scale: Scale) -> Outcome<Told> {
             told.check("one more is refused, by the limit's name", limit.as_deref() == Some("sessions_max"));
         }
     }
-    let mut keys = keys.into_iter();
-    loop {
-        let some: Vec<_> = keys.by_ref().take(CONNECTIONS * TASKS).collect();
-        if some.is_empty() {
-            break;
+    let (first, last) = keys.split_at(keys.len() / 2);
+    for half in [first, last] {
+        for some in half.chunks(CONNECTIONS * TASKS) {
+            let mut ends = JoinSet::new();
+            for session_key in some.iter().cloned() {
+                let mut client = client.clone();
+                ends.spawn(
+                    async move { client.end_session(EndSessionRequest { session_key, ..Default::default() }).await },
+                );
+            }
+            while let Some(ended) = ends.join_next().await {
+                ended??;
+            }
         }
-        let mut ends = JoinSet::new();
-        for session_key in some {
-            let mut client = client.clone();
-            ends.spawn(
-                async move { client.end_session(EndSessionRequest { session_key, ..Default::default() }).await },
-            );
-        }
-        while let Some(ended) = ends.join_next().await {
-            ended??;
-        }
+        told.check_others(others, "while they end").await;
     }
     let all_gone = || async { Ok(server.metric("tenure_sessions").await? == 0) };
     told.check("all have ended, by call or by themselves", eventually(all_gone).await?);

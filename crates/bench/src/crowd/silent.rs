@@ -4,6 +4,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
+use super::prober::Others;
 use super::server::Server;
 use super::{Outcome, PATIENCE, Scale, Told};
 
@@ -12,7 +13,7 @@ const BEGINNINGS: [&[u8]; 4] = [b"", b"P", b"GET / HT", b"PRI * HTTP/2.0\r\n\r\n
 const EACH: u64 = 32;
 const ANYWAY: u64 = 32 * 1024;
 
-pub(crate) async fn run(server: &Server, scale: Scale) -> Outcome<Told> {
+pub(crate) async fn run(server: &Server, scale: Scale, others: &Others) -> Outcome<Told> {
     let mut told = Told { growth_max: ANYWAY + EACH * scale.silent as u64, ..Told::default() };
     told.asked = format!("{} connections to both ports that say nothing, or only begin to", scale.silent);
     let mut silent = JoinSet::new();
@@ -26,6 +27,7 @@ pub(crate) async fn run(server: &Server, scale: Scale) -> Outcome<Told> {
             Outcome::Ok(ended.is_ok())
         });
     }
+    told.check_others(others, "while they are silent").await;
     let mut hung_up = 0;
     while let Some(ended) = silent.join_next().await {
         hung_up += u64::from(ended??);

@@ -8,6 +8,7 @@ use tenure_proto::v1::{
 };
 
 use super::asking::Line;
+use super::prober::{Meanwhile, Others};
 use super::raw;
 use super::server::Server;
 use super::{Outcome, Scale, Told, eventually};
@@ -23,10 +24,11 @@ const WINDOW: usize = 60 * 1024;
 const STREAMS: u32 = 100;
 /// What watchers are to be told: more than the system would keep for one that does not read.
 const HISTORY: usize = 20_000;
+const EVENTS: &[u8] = b"GET /api/v1/watch?after=0 HTTP/1.1\r\nhost: x\r\n\r\n";
 /// How the server's log begins to tell why.
 const REASON: &str = "a connection is closed because its answers are not read";
 
-pub(crate) async fn run(server: &Server, scale: Scale) -> Outcome<Told> {
+pub(crate) async fn run(server: &Server, scale: Scale, others: &Others) -> Outcome<Told> {
     let mut told = Told { growth_max: GROWTH_MAX, ..Told::default() };
     make_history(server).await?;
     // The prober's among them; that of whoever made the history ends soon.
@@ -36,16 +38,15 @@ pub(crate) async fn run(server: &Server, scale: Scale) -> Outcome<Told> {
         before = before.min(server.sockets()?);
     }
     let (grpc, http, most) = (&server.grpc, &server.http, scale.unread_bytes);
+    let meanwhile = others.meanwhile();
+    let speaker = |address, words| speaker(address, words, meanwhile.clone());
     let speakers: [(&str, Speaker); 6] = [
-        ("calls", speaker(grpc, calls(most))),
-        ("calls on the HTTP port", speaker(http, calls(most))),
-        ("a hundred streams of sessions", speaker(grpc, streams())),
-        ("requests of HTTP/1.1", speaker(http, requests(most))),
-        ("a watch over gRPC", speaker(grpc, once(watch()))),
-        (
-            "a watch as server-sent events",
-            speaker(http, once(b"GET /api/v1/watch?after=0 HTTP/1.1\r\nhost: x\r\n\r\n".to_vec())),
-        ),
+        ("calls", speaker(grpc, Box::new(move || Box::new(calls(most))))),
+        ("calls on the HTTP port", speaker(http, Box::new(move || Box::new(calls(most))))),
+        ("a hundred streams of sessions", speaker(grpc, Box::new(|| Box::new(streams())))),
+        ("requests of HTTP/1.1", speaker(http, Box::new(move || Box::new(requests(most))))),
+        ("a watch over gRPC", speaker(grpc, Box::new(|| Box::new(once(watch()))))),
+        ("a watch as server-sent events", speaker(http, Box::new(|| Box::new(once(EVENTS.to_vec()))))),
     ];
     let names: Vec<_> = speakers.iter().map(|(name, _)| *name).collect();
     told.asked = format!("one of each, and none reads: {}", names.join(", "));
@@ -53,6 +54,7 @@ pub(crate) async fn run(server: &Server, scale: Scale) -> Outcome<Told> {
         let bytes = speaker.await??;
         told.check(format!("{name}: not all was listened to ({} MiB were)", bytes >> 20), bytes < TAKEN_MAX);
     }
+    told.check("others are served meanwhile", meanwhile.were_served());
     // Whoever reads nothing need not hear of it: the system keeps the end behind what comes before it.
     let all_gone = eventually(|| async { Ok(server.sockets()? <= before) }).await?;
     told.check("all are hung up on", all_gone);
@@ -65,9 +67,22 @@ pub(crate) async fn run(server: &Server, scale: Scale) -> Outcome<Told> {
 
 type Speaker = tokio::task::JoinHandle<Outcome<usize>>;
 
-fn speaker(address: &str, words: impl FnMut() -> Option<Vec<u8>> + Send + 'static) -> Speaker {
+/// What is said on one connection, piece by piece.
+type Words = Box<dyn FnMut() -> Option<Vec<u8>>>;
+
+/// Says it, on another connection again if others were not served meanwhile. Gives the most that was taken of one.
+fn speaker(address: &str, words: Box<dyn Fn() -> Words + Send>, meanwhile: Meanwhile) -> Speaker {
     let address = address.to_owned();
-    tokio::task::spawn_blocking(move || raw::speak(&address, words))
+    tokio::task::spawn_blocking(move || {
+        let (mut rounds, mut most) = (0, 0);
+        loop {
+            most = raw::speak(&address, words())?.max(most);
+            rounds += 1;
+            if !meanwhile.goes_on(rounds) {
+                return Ok(most);
+            }
+        }
+    })
 }
 
 fn once(words: Vec<u8>) -> impl FnMut() -> Option<Vec<u8>> {

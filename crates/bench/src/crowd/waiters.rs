@@ -7,6 +7,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use super::asking::{Line, connect};
+use super::prober::Others;
 use super::server::Server;
 use super::{Outcome, Scale, Told, eventually};
 
@@ -17,7 +18,7 @@ const AT_ONCE: usize = 64;
 const EACH: u64 = 128;
 const ANYWAY: u64 = 64 * 1024;
 
-pub(crate) async fn run(server: &Server, scale: Scale) -> Outcome<Told> {
+pub(crate) async fn run(server: &Server, scale: Scale, others: &Others) -> Outcome<Told> {
     let mut told = Told { growth_max: ANYWAY + EACH * scale.waiters as u64, ..Told::default() };
     told.asked = format!("{} connections, each with a session and a waiter for one lock", scale.waiters);
     let mut holder = connect(&server.grpc).await?;
@@ -59,6 +60,7 @@ pub(crate) async fn run(server: &Server, scale: Scale) -> Outcome<Told> {
         other => told.check(format!("one more is refused, not {other:?}"), false),
     }
     extra.end().await?;
+    told.check_others(others, "while all wait").await;
 
     holder.release(ReleaseRequest { key: grant.key, ..Default::default() }).await?;
     let mut served = Vec::new();
