@@ -41,6 +41,7 @@ const FUZZING: &[&[&str]] = &[
         "any_",
     ],
     &["test", "--locked", "--package", "tenure-scenario", "--package", "tenure-server", "--lib", "any_"],
+    &["test", "--locked", "--package", "tenure-script", "--test", "scripts", "any_"],
     &["test", "--locked", "--package", "tenure-engine", "--test", "storage", "any_"],
     &["test", "--locked", "--package", "tenure", "--bins", "any_"],
     &["test", "--locked", "--package", "tenure-temporal", "--lib", "any_"],

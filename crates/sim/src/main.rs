@@ -1,5 +1,7 @@
 //! `cargo xtask sim`: many seeds, one after another, until the time is up or one of them fails.
 
+use std::fs::File;
+use std::io::Write as _;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -142,5 +144,21 @@ fn report(plan: &Plan) {
     let Some((shorter, violation)) = shrink(plan, Options::default()) else { return };
     let ended = run(&shorter, Options { trace: true, ..Options::default() });
     println!("{}", ended.trace);
-    println!("{violation}\n\nkeep this as a file in crates/sim/tests/seeds:\n\n{}", shorter.to_text());
+    println!("{violation}");
+    match keep(&shorter) {
+        Ok(file) => {
+            println!("\nthe tests play it from now on, and docs/reliability.md is to tell of it: {}", file.display());
+        }
+        Err(why) => println!("\n{why}; keep this as a file in crates/sim/tests/seeds:\n\n{}", shorter.to_text()),
+    }
+}
+
+/// Puts it among the plans that the tests play for ever. There are none if the program is not where it was built.
+fn keep(plan: &Plan) -> Result<PathBuf, String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/seeds");
+    let file = folder.join(format!("seed-{}.json", plan.seed));
+    // One that is there is another plan, of the generator as it was or of another bug.
+    let mut new = File::create_new(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+    new.write_all(plan.to_text().as_bytes()).map_err(|error| format!("{}: {error}", file.display()))?;
+    Ok(file)
 }
