@@ -38,6 +38,9 @@ pub struct Machine {
     /// Pools in which waiters may be served, left over when a command had done its share of work. Not part of
     /// the state: after a restart no waiter is present until it asks again, and then its pool is served.
     unserved: BTreeSet<PoolPath>,
+    /// Of these, the one in which it stopped. It is gone on with first, so that who is served before whom does not depend on how much a command
+    /// may do.
+    stopped_in: Option<PoolPath>,
     /// Of pools with scripts, until nothing is left over.
     handouts: BTreeMap<PoolPath, Handout>,
     compiler: Compiler,
@@ -65,7 +68,7 @@ impl Machine {
     /// still there.
     pub fn restored(state: State, limits: Limits) -> Self {
         let (unserved, handouts) = (BTreeSet::new(), BTreeMap::new());
-        Self { state, limits, unserved, handouts, compiler: Compiler::new(None) }
+        Self { state, limits, unserved, stopped_in: None, handouts, compiler: Compiler::new(None) }
     }
 
     /// Lets pools carry code of the user's own. Without it those that do are refused, and those that there are do without.
@@ -391,10 +394,21 @@ impl Step<'_> {
     fn serve(&mut self, path: &PoolPath) {
         self.serve_pool(path);
         while !self.worked_enough()
-            && let Some(path) = self.machine.unserved.pop_first()
+            && let Some(path) = self.next_unserved()
         {
             self.serve_pool(&path);
         }
+    }
+
+    fn next_unserved(&mut self) -> Option<PoolPath> {
+        let stopped_in = self.machine.stopped_in.take().filter(|path| self.machine.unserved.remove(path));
+        stopped_in.or_else(|| self.machine.unserved.pop_first())
+    }
+
+    /// The command has done its share.
+    fn stop_in(&mut self, path: &PoolPath) {
+        self.machine.unserved.insert(path.clone());
+        self.machine.stopped_in = Some(path.clone());
     }
 
     fn serve_pool(&mut self, path: &PoolPath) {
@@ -417,8 +431,7 @@ impl Step<'_> {
             }
             let Some((place, taken)) = placement::next(pool, None, self.stamp.nonce) else { return };
             if self.worked_enough() {
-                self.machine.unserved.insert(path.clone());
-                return;
+                return self.stop_in(path);
             }
             let id = place.arrival();
             let grant = self.grant_to_waiter(id, taken);
@@ -451,8 +464,7 @@ impl Step<'_> {
             let next = self.state().pools[path].queue.after(None).next();
             let Some(place) = next else { break };
             if self.worked_enough() {
-                self.machine.unserved.insert(path.clone());
-                return;
+                return self.stop_in(path);
             }
             self.end_wait_only(place.arrival(), WaitEnd::PoolRemoved);
         }
@@ -490,7 +502,7 @@ impl Step<'_> {
                     self.end_reservation(&pool, resource, ReservationEnd::Expired);
                     self.machine.unserved.insert(pool);
                 }
-                None => match self.machine.unserved.pop_first() {
+                None => match self.next_unserved() {
                     Some(pool) => self.serve_pool(&pool),
                     None => break,
                 },

@@ -36,7 +36,7 @@ impl Step<'_> {
         }
         // Before they are asked: that may be most of the work.
         if self.worked_enough() {
-            self.machine.unserved.insert(path.clone());
+            self.stop_in(path);
             return ControlFlow::Break(());
         }
         let Some((place, taken, faults)) = self.next_by_scripts(path, None) else { return ControlFlow::Break(()) };

@@ -195,7 +195,7 @@ impl Step<'_> {
         let next = sets::next(self.state(), &self.machine.unserved, path, self.stamp.nonce);
         let Some(next) = next else { return ControlFlow::Break(()) };
         if self.worked_enough() {
-            self.machine.unserved.insert(path.clone());
+            self.stop_in(path);
             return ControlFlow::Break(());
         }
         match next {
