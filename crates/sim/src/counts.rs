@@ -10,8 +10,14 @@ pub struct Counts {
     pub events: u64,
     pub answers: u64,
     pub batches: u64,
-    /// That were begun, whatever came of them.
+    /// That came to their end, whatever that was.
     pub syncs: u64,
+    /// Files of the log that were begun.
+    pub segments: u64,
+    /// Entries of which a crash left a part.
+    pub torn: u64,
+    /// Requests that came after one that was sent later.
+    pub overtaken: u64,
     /// States that were read back from the disk and compared.
     pub recoveries: u64,
     /// What broke: the network, the disk, the server's process and its clock. Each is counted when it has its effect, and once.
@@ -45,6 +51,9 @@ impl Counts {
         self.answers += other.answers;
         self.batches += other.batches;
         self.syncs += other.syncs;
+        self.segments += other.segments;
+        self.torn += other.torn;
+        self.overtaken += other.overtaken;
         self.recoveries += other.recoveries;
         for (mine, theirs) in [
             (&mut self.faults, &other.faults),
@@ -66,7 +75,10 @@ impl fmt::Display for Counts {
         writeln!(f, "simulated time            {hours:>14} h")?;
         writeln!(f, "batches                   {:>14}", self.batches)?;
         writeln!(f, "syncs                     {:>14}", self.syncs)?;
+        writeln!(f, "files of the log          {:>14}", self.segments)?;
+        writeln!(f, "entries left in part      {:>14}", self.torn)?;
         writeln!(f, "states read back          {:>14}", self.recoveries)?;
+        writeln!(f, "requests overtaken        {:>14}", self.overtaken)?;
         writeln!(f, "events                    {:>14}", self.events)?;
         writeln!(f, "answers compared          {:>14}", self.answers)?;
         let lists = [

@@ -1,6 +1,7 @@
 //! A disk made of memory, of which only what was synced is sure to be there after a crash. The log's files have the store's own bytes in
 //! its own places, written in whole blocks, and are read by what reads the real ones. The rows go to tables, a batch at a time, and are
-//! synced now and then: a crash leaves the first few of those that were not.
+//! synced now and then: a crash leaves the first few of those that were not. It is harder on what was not synced than a disk, which writes
+//! sectors as a whole.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -14,8 +15,8 @@ use tenure_engine::{
 use crate::plan::Left;
 use crate::sabotage::Sabotage;
 
-/// What a disk writes at once.
-const SECTOR_BYTES: usize = 512;
+/// How large a hole is, at most.
+const HOLE_BYTES: usize = 512;
 /// The database is synced after so many batches of rows.
 const UNSYNCED_MAX: usize = 3;
 
@@ -29,8 +30,9 @@ struct Inner {
     /// The rows that are sure to be there, and those that the system has in its memory.
     tables: Tables,
     unsynced: Vec<Vec<RowWrite>>,
-    /// Rows that the store was given, and will write when it has time.
+    /// Rows that the store was given, and will write when it has time; and up to which event it was ever given any.
     rows: Option<RowChanges>,
+    given: Seq,
     /// The last event that was synced.
     last: Seq,
     writing: Option<Writing>,
@@ -41,6 +43,8 @@ struct Inner {
     sabotage: Option<Sabotage>,
     /// Of everything that was ever written.
     bytes: u64,
+    /// Entries of which a part was left.
+    torn: u64,
 }
 
 /// An entry whose sync has not returned.
@@ -67,6 +71,7 @@ impl Disk {
             tables: Tables::new(pool_idle),
             unsynced: Vec::new(),
             rows: None,
+            given: Seq(0),
             last: Seq(0),
             writing: None,
             writer: Writer::default(),
@@ -74,6 +79,7 @@ impl Disk {
             pool_idle,
             sabotage,
             bytes: 0,
+            torn: 0,
         })))
     }
 
@@ -94,6 +100,12 @@ impl Disk {
         self.lock().last
     }
 
+    /// Files of the log that were begun, and entries of which a crash left a part.
+    pub fn counts(&self) -> (u64, u64) {
+        let disk = self.lock();
+        (disk.writer.segments(), disk.torn)
+    }
+
     /// A checksum of everything that was ever written.
     pub fn bytes(&self) -> u64 {
         self.lock().bytes
@@ -111,6 +123,7 @@ impl Disk {
         let Opened { state, writer, entries, rows } = open(&mut disk.log, &all, pool_idle)?;
         disk.writer = writer;
         disk.last = state.counters().seq;
+        disk.given = Seq(0);
         Ok(Found { state, entries, rows })
     }
 
@@ -184,6 +197,8 @@ impl Inner {
     }
 
     fn add_rows(&mut self, rows: RowChanges) {
+        assert!(self.given <= rows.watermark(), "rows are given in the order of their states");
+        self.given = rows.watermark();
         // There is place for one.
         self.write_given_rows();
         self.rows = Some(rows);
@@ -196,6 +211,8 @@ impl Inner {
     }
 
     fn write_rows(&mut self, rows: &RowChanges) {
+        let is_durable = rows.watermark() <= self.last;
+        assert!(is_durable || self.sabotage == Some(Sabotage::WritesRowsFirst), "rows never have what the log has not");
         let writes = self.writer.rows(rows);
         for (_, key, value) in &writes {
             self.note(key);
@@ -226,14 +243,17 @@ impl Inner {
     fn leave_log(&mut self, left: Left) {
         let Some(Writing { mut write, rows, .. }) = self.writing.take() else { return };
         let before = self.log.before(&write);
-        let sectors = write.bytes.len() / SECTOR_BYTES;
-        let sector = |share: u16| (sectors * usize::from(share) / 256).min(sectors - 1) * SECTOR_BYTES;
+        let is_new = |at: &usize| write.bytes[*at] != before[*at];
+        let first = (0..before.len()).find(is_new).expect("an entry is not there before");
+        let end = 1 + (first..before.len()).rfind(is_new).expect("there is a first");
+        let within = |share: u16| first + (end - first) * usize::from(share) / 256;
         let lost = match left {
-            Left::Nothing => 0..write.bytes.len(),
-            Left::Torn(share) => sector(share)..write.bytes.len(),
-            Left::Hole(share) => sector(share)..sector(share) + SECTOR_BYTES,
-            Left::All => 0..0,
+            Left::Nothing => first..end,
+            Left::Torn(share) => within(share)..end,
+            Left::Hole(share) => within(share)..(within(share) + HOLE_BYTES.min((end - first).div_ceil(4))).min(end),
+            Left::All => end..end,
         };
+        self.torn += u64::from(!lost.is_empty() && lost != (first..end));
         write.bytes[lost.clone()].copy_from_slice(&before[lost]);
         self.note(&write.bytes);
         self.log.apply(&write);

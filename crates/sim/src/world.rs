@@ -97,6 +97,7 @@ pub fn run(plan: &Plan, options: Options) -> Ended {
     }
     world.counts.seeds = 1;
     world.counts.micros = world.time;
+    (world.counts.segments, world.counts.torn) = world.disk.counts();
     Ended { violation, trace: world.trace, counts: world.counts }
 }
 
@@ -109,6 +110,8 @@ enum Happening {
         connection: usize,
         call: u64,
         command: Box<Command>,
+        /// Which message of all it is.
+        sent: u64,
     },
     /// The server notices that a connection is gone.
     Missed {
@@ -168,7 +171,8 @@ struct World<'a> {
     connections: Vec<Connection>,
     tickets: u64,
     calls: u64,
-    /// The last made of the calls that have arrived.
+    /// Requests that were sent, and the last sent of those that have arrived.
+    sent: u64,
     newest_arrived: u64,
 
     model: Model,
@@ -213,6 +217,7 @@ impl<'a> World<'a> {
             connections: Vec::new(),
             tickets: 0,
             calls: 0,
+            sent: 0,
             newest_arrived: 0,
             model: Model::new(limits),
             durable_model: (Seq(0), Model::new(limits)),
@@ -262,8 +267,8 @@ impl<'a> World<'a> {
     fn happen(&mut self, happening: Happening) -> Result<(), Violation> {
         match happening {
             Happening::Step(at) => self.step(at),
-            Happening::Arrive { connection, call, command } => {
-                self.arrive(connection, call, *command);
+            Happening::Arrive { connection, call, command, sent } => {
+                self.arrive(connection, call, *command, sent);
                 Ok(())
             }
             Happening::Missed { connection } => {

@@ -85,7 +85,7 @@ impl Committer {
     }
 
     /// The same, but it is durable when this returns.
-    pub(super) fn begin_and_wait(&mut self, batch: Prepared) -> bool {
+    pub fn begin_and_wait(&mut self, batch: Prepared) -> bool {
         self.start(batch, |store, commit| store.commit(commit))
     }
 

@@ -187,7 +187,6 @@ impl Hosted {
             if let Poll::Ready(goes_on) = self.committer.poll(cx) {
                 return Poll::Ready(goes_on.then_some(Work::Answer));
             }
-            self.was_beside = true;
             self.turns.give_way();
             if let Poll::Ready(goes_on) = self.committer.poll(cx) {
                 return Poll::Ready(goes_on.then_some(Work::Answer));
@@ -208,7 +207,7 @@ impl Hosted {
             None if has_mail || is_due => Work::Gather,
             Some(_) if has_mail && self.takes_more() => Work::Gather,
             _ => {
-                self.was_beside &= is_under_way;
+                self.was_beside = is_under_way;
                 return Poll::Pending;
             }
         };

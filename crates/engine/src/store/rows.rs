@@ -73,6 +73,11 @@ impl RowChanges {
         self.len() == 0
     }
 
+    /// The event up to which the rows have everything, once these are written.
+    pub fn watermark(&self) -> Seq {
+        self.watermark
+    }
+
     /// How much is written.
     pub(super) fn bytes(&self) -> u64 {
         let puts: usize = self.puts.iter().map(|(key, value)| key.len() + value.len()).sum();

@@ -88,7 +88,9 @@ impl World<'_> {
         let delay = 50 + line.luck.below(3_000);
         line.to_server = (self.time + delay).max(line.to_server);
         let (at, fate) = (line.to_server, line.fate);
-        let arrive = || Happening::Arrive { connection, call, command: Box::new(command.clone()) };
+        self.sent += 1;
+        let sent = self.sent;
+        let arrive = || Happening::Arrive { connection, call, command: Box::new(command.clone()), sent };
         match fate {
             Fate::RequestLost => self.counts.fault("request lost"),
             Fate::Fine | Fate::AnswerLost => self.at(at, arrive()),
@@ -105,7 +107,7 @@ impl World<'_> {
                 self.connections.push(Connection::new(client, false, Fate::Fine, luck));
                 let connection = self.connections.len() - 1;
                 let command = Box::new(command.clone());
-                self.at(at + u64::from(micros), Happening::Arrive { connection, call, command });
+                self.at(at + u64::from(micros), Happening::Arrive { connection, call, command, sent });
             }
             Fate::Broken { micros } => {
                 self.counts.fault("call broken");
@@ -116,7 +118,7 @@ impl World<'_> {
         }
     }
 
-    pub(super) fn arrive(&mut self, connection: usize, call: u64, command: Command) {
+    pub(super) fn arrive(&mut self, connection: usize, call: u64, command: Command, sent: u64) {
         if self.connections[connection].cut || self.connections[connection].receiver.is_none() {
             return;
         }
@@ -126,10 +128,8 @@ impl World<'_> {
             self.later(200, Happening::Broken { connection });
             return;
         }
-        if call < self.newest_arrived {
-            self.counts.fault("request overtaken by a later one");
-        }
-        self.newest_arrived = self.newest_arrived.max(call);
+        self.counts.overtaken += u64::from(sent < self.newest_arrived);
+        self.newest_arrived = self.newest_arrived.max(sent);
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
         let line = &mut self.connections[connection];

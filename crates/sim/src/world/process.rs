@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use tenure_core::{Seq, State, Timestamp};
 use tenure_engine::simulation::{BATCH_MILLIS_MAX, Committer, Driver, Mail, Prepared, sleep};
-use tenure_engine::{Entry, Failure, ReplyTo};
+use tenure_engine::{Entry, Failure, ReplyTo, Store};
 
 use super::judge::unreceived;
 use super::{Happening, Violation, World, brief, wrong};
@@ -197,6 +197,10 @@ impl World<'_> {
         self.process = Some(process);
         self.commit(prepared, open.at, false, &open.heard)?;
         self.wake_up();
+        let has_mail = |process: &Process| !process.mailbox.is_empty() && !process.is_blocked();
+        if self.process.as_ref().is_some_and(has_mail) {
+            self.work_by(self.time);
+        }
         Ok(())
     }
 
@@ -268,13 +272,16 @@ impl World<'_> {
         let slow = self.disk_slow.filter(|(until, _)| *until > self.time).map(|(_, micros)| u64::from(micros));
         let Some(process) = &mut self.process else { return };
         let micros = slow.unwrap_or_else(|| process.random.between(100, 1_500));
-        let batch = process.committing.front_mut().expect("somebody has put it there");
-        let prepared = batch.prepared.take().expect("it is given once");
-        // If that fails, it is told when the sync returns.
-        let _ = process.committer.begin(prepared);
-        if process.follow_late && process.random.one_in(2) {
-            process.follow_late = false;
-            process.follow();
+        // Otherwise a thread waits for it, and does nothing else before it returns.
+        if process.is_hosted && !process.inline {
+            let batch = process.committing.front_mut().expect("somebody has put it there");
+            let prepared = batch.prepared.take().expect("it is given once");
+            // If that fails, it is told when the sync returns.
+            let _ = process.committer.begin(prepared);
+            if process.follow_late && process.random.one_in(2) {
+                process.follow_late = false;
+                process.follow();
+            }
         }
         let incarnation = process.incarnation;
         self.later(micros, Happening::Synced { incarnation });
@@ -287,14 +294,18 @@ impl World<'_> {
         if process.is_writing() {
             self.counts.syncs += 1;
             let by_count = self.options.lose_power_at.filter(|(at, _)| *at == self.counts.syncs);
-            if let Some(left) = self.lose_power.take().or(by_count.map(|(_, left)| left)) {
+            if let Some(left) = by_count.map(|(_, left)| left).or_else(|| self.lose_power.take()) {
                 return self.crash(left);
             }
         }
         let Some(batch) = process.committing.pop_front() else { return Ok(()) };
         process.inline = false;
-        let Committing { number, model, entry, last, is_last, .. } = batch;
-        if process.committer.poll(&mut Context::from_waker(Waker::noop())) != Poll::Ready(true) {
+        let Committing { number, prepared, model, entry, last, is_last } = batch;
+        let goes_on = match prepared {
+            Some(prepared) => process.committer.begin_and_wait(prepared),
+            None => process.committer.poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(true),
+        };
+        if !goes_on {
             self.note(|| "the sync FAILED".into());
             self.counts.fault("failed sync");
             self.written_model = Some((last, model));
@@ -348,8 +359,12 @@ impl World<'_> {
 
     /// The machine loses its power. So much is left of what was not synced.
     pub(super) fn crash(&mut self, left: Left) -> Result<(), Violation> {
-        let Some(process) = &self.process else { return Ok(()) };
+        let Some(process) = &mut self.process else { return Ok(()) };
         self.counts.fault(if process.is_writing() { "crash during a sync" } else { "crash between syncs" });
+        let waited_for = process.committing.front_mut().and_then(|batch| batch.prepared.take());
+        if let Some(prepared) = waited_for {
+            self.disk.clone().begin(prepared.commit).expect("nothing fails there");
+        }
         self.note(|| format!("the power is GONE, {left:?}"));
         self.disk.lose_power(left);
         self.end_process();
