@@ -74,6 +74,7 @@ async fn flood(
                 Answer::Lost(_) => continue,
                 other => return Err(format!("neither granted nor told to come back: {other:?}").into()),
             };
+            meanwhile.begins();
             *answers.entry(answer).or_default() += 1;
             heard += 1;
         }

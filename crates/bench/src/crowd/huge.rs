@@ -33,6 +33,7 @@ pub(crate) async fn run(server: &Server, scale: Scale, others: &Others) -> Outco
             let mut visits = Vec::new();
             loop {
                 visits.push(visit(&grpc, &http).await?);
+                meanwhile.begins();
                 if !meanwhile.goes_on(visits.len()) {
                     return Outcome::Ok(visits);
                 }

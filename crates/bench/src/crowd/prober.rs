@@ -1,8 +1,8 @@
 //! Somebody else: takes a lock and releases it, all the while, on a connection and a thread of its own.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -16,8 +16,8 @@ use super::{Outcome, PATIENCE};
 /// Steady, not hungry: the load is made by others.
 const PACE: Duration = Duration::from_millis(5);
 
-/// More than one that was about to be answered, and one that is answered while the load begins.
-const PAIRS_MEANWHILE: u64 = 3;
+/// One may have been begun before.
+const PAIRS_MEANWHILE: u64 = 2;
 /// Under so many rounds of a load others are served, or they never are.
 const ROUNDS_MAX: usize = 20;
 
@@ -44,14 +44,14 @@ impl Others {
     /// Waits until they have begun and ended a pair from now on, while whoever asks leaves the load as it is. False if they never do.
     pub(crate) async fn are_served(&self) -> bool {
         // One may be under way.
-        let enough = self.done() + 2;
+        let enough = self.done() + PAIRS_MEANWHILE;
         let mut done = self.0.clone();
         tokio::time::timeout(PATIENCE, done.wait_for(|done| *done >= enough)).await.is_ok_and(|done| done.is_ok())
     }
 
-    /// Tells whether they are served from now on, under a load that would be over by itself.
+    /// Tells whether they are served under a load that would be over by itself.
     pub(crate) fn meanwhile(&self) -> Meanwhile {
-        Meanwhile { others: self.clone(), enough: self.done() + PAIRS_MEANWHILE }
+        Meanwhile { others: self.clone(), enough: Arc::default() }
     }
 }
 
@@ -59,12 +59,17 @@ impl Others {
 #[derive(Clone)]
 pub(crate) struct Meanwhile {
     others: Others,
-    enough: u64,
+    enough: Arc<OnceLock<u64>>,
 }
 
 impl Meanwhile {
+    /// The server has something of the load: what counts is done from now on.
+    pub(crate) fn begins(&self) {
+        self.enough.get_or_init(|| self.others.done() + PAIRS_MEANWHILE);
+    }
+
     pub(crate) fn were_served(&self) -> bool {
-        self.others.done() >= self.enough
+        self.enough.get().is_some_and(|enough| self.others.done() >= *enough)
     }
 
     /// Whether there is to be another round of it, after so many.

@@ -76,7 +76,16 @@ fn speaker(address: &str, words: Box<dyn Fn() -> Words + Send>, meanwhile: Meanw
     tokio::task::spawn_blocking(move || {
         let (mut rounds, mut most) = (0, 0);
         loop {
-            most = raw::speak(&address, words())?.max(most);
+            let (mut words, mut pieces) = (words(), 0);
+            let words = || {
+                pieces += 1;
+                // The server has taken some, and has something to say that nobody reads.
+                if pieces > 1 {
+                    meanwhile.begins();
+                }
+                words()
+            };
+            most = raw::speak(&address, words)?.max(most);
             rounds += 1;
             if !meanwhile.goes_on(rounds) {
                 return Ok(most);
