@@ -1,7 +1,7 @@
 //! A disk made of memory, of which only what was synced is sure to be there after a crash. The log's files have the store's own bytes in
 //! its own places, written in whole blocks, and are read by what reads the real ones. The rows go to tables, a batch at a time, and are
 //! synced now and then: a crash leaves the first few of those that were not. It is harder on what was not synced than a disk, which writes
-//! sectors as a whole.
+//! sectors as a whole: only on the headers of files it is not, because for them that is relied on.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -246,7 +246,10 @@ impl Inner {
         let is_new = |at: &usize| write.bytes[*at] != before[*at];
         let first = (0..before.len()).find(is_new).expect("an entry is not there before");
         let end = 1 + (first..before.len()).rfind(is_new).expect("there is a first");
-        let within = |share: u16| first + (end - first) * usize::from(share) / 256;
+        let within = |share: u16| match first + (end - first) * usize::from(share) / 256 {
+            at if at < write.whole() => first,
+            at => at,
+        };
         let lost = match left {
             Left::Nothing => first..end,
             Left::Torn(share) => within(share)..end,

@@ -44,6 +44,13 @@ pub struct LogWrite {
     pub bytes: Vec<u8>,
 }
 
+impl LogWrite {
+    /// How much of it is written as a whole or not at all, because it lies in a sector and is relied on to be.
+    pub fn whole(&self) -> usize {
+        if self.at == 0 { HEADER_BYTES } else { 0 }
+    }
+}
+
 /// What a start finds.
 #[derive(Debug)]
 pub struct Opened {
