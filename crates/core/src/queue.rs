@@ -192,6 +192,16 @@ impl Queue {
         self.lanes.iter().map(move |(demand, lane)| (head(lane), demand, None)).chain(expected)
     }
 
+    /// Who comes after a place in the lane of those who want this, as that holder if something is reserved for it.
+    pub(crate) fn next_in_lane(&self, place: Place, demand: &Demand, expected: Option<&HolderId>) -> Option<Place> {
+        use core::ops::Bound::{Excluded, Unbounded};
+        let lanes = match expected {
+            None => &self.lanes,
+            Some(holder) => self.expected.get(holder)?,
+        };
+        lanes.get(demand)?.places.range((Excluded(place), Unbounded)).next().copied()
+    }
+
     /// Those who want something of other pools too, in order, with what they want of this one.
     pub(crate) fn sets(&self) -> impl Iterator<Item = (Place, &Demand)> {
         self.sets.iter().map(|(place, demand)| (*place, demand))

@@ -5,7 +5,7 @@
 //! order: so the first of all waiters lacks only what is held, sets cannot wait for each other, and none is overtaken for
 //! ever. Only looks; the machine turns a choice into events.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use crate::command::{Amount, Demand, Order};
@@ -33,11 +33,11 @@ pub(crate) fn next(state: &State, unserved: &BTreeSet<PoolPath>, path: &PoolPath
         return None;
     }
     let mut left = Left::of(pool);
-    for wish in wishes(state, pool) {
+    for wish in wishes(state, pool).known {
         if left.is_empty() {
             return None;
         }
-        let Wish { place, demand, holder, set } = wish?;
+        let Wish { place, demand, holder, set } = wish;
         let taken = left.fit(pool, demand, holder, nonce);
         match taken {
             Some(taken) if !set => return Some(Next::One(place, taken)),
@@ -48,7 +48,7 @@ pub(crate) fn next(state: &State, unserved: &BTreeSet<PoolPath>, path: &PoolPath
             }
             None => {}
         }
-        left.keep_aside(state, pool, &wish?);
+        left.keep_aside(state, pool, &wish);
     }
     None
 }
@@ -68,12 +68,22 @@ pub(crate) fn room(
     let mut left = Left::of(pool);
     // Most of the time it is full, and then nobody's place matters.
     left.fit(pool, demand, Some(holder), nonce)?;
-    for wish in wishes(state, pool) {
-        let wish = wish?;
+    let Wishes { known, end } = wishes(state, pool);
+    if end.is_some_and(|end| end <= place) {
+        return None;
+    }
+    let mut ahead: BTreeMap<_, _> = known.into_iter().map(|wish| (wish.place, wish)).collect();
+    while let Some((_, wish)) = ahead.pop_first() {
         if wish.place >= place {
             break;
         }
-        left.keep_aside(state, pool, &wish);
+        // There may be room for more of a lane than its head, where nobody has been served since it was made.
+        if left.keep_aside(state, pool, &wish)
+            && !wish.set
+            && let Some(next) = pool.queue.next_in_lane(wish.place, wish.demand, wish.holder)
+        {
+            ahead.insert(next, Wish { place: next, ..wish });
+        }
         if left.is_empty() {
             return None;
         }
@@ -113,22 +123,26 @@ struct Wish<'a> {
     set: bool,
 }
 
-/// Who could be next, in order: the heads of lanes, and the first so many sets. None where there are more.
-fn wishes<'a>(state: &'a State, pool: &'a Pool) -> impl Iterator<Item = Option<Wish<'a>>> {
+/// Who could be next.
+struct Wishes<'a> {
+    /// The heads of lanes, and the first so many sets, in order.
+    known: Vec<Wish<'a>>,
+    /// Where there are more sets, which are not looked at: from here on nobody knows who is ahead.
+    end: Option<Place>,
+}
+
+fn wishes<'a>(state: &'a State, pool: &'a Pool) -> Wishes<'a> {
     let heads = pool.queue.heads().map(|(place, demand, holder)| Wish { place, demand, holder, set: false });
-    let mut wishes: Vec<_> = heads.collect();
+    let mut known: Vec<_> = heads.collect();
     let mut sets = pool.queue.sets();
-    wishes.extend(sets.by_ref().take(SETS_LOOKED_AT_MAX).map(|(place, demand)| {
+    known.extend(sets.by_ref().take(SETS_LOOKED_AT_MAX).map(|(place, demand)| {
         let holder = Some(&state.waiters[&place.arrival()].holder.id);
         Wish { place, demand, holder, set: true }
     }));
-    wishes.sort_unstable_by_key(|wish| wish.place);
     let end = sets.next().map(|(place, _)| place);
-    let known = wishes
-        .into_iter()
-        .map(Some)
-        .take_while(move |wish| end.is_none_or(|end| wish.as_ref().is_some_and(|wish| wish.place < end)));
-    known.chain(end.map(|_| None))
+    known.retain(|wish| end.is_none_or(|end| wish.place < end));
+    known.sort_unstable_by_key(|wish| wish.place);
+    Wishes { known, end }
 }
 
 /// What of a pool is free and not kept aside for somebody ahead.
@@ -173,16 +187,19 @@ impl Left {
         }
     }
 
-    /// Takes out what those behind do not get because of a waiter that is not served yet.
-    fn keep_aside(&mut self, state: &State, pool: &Pool, wish: &Wish<'_>) {
+    /// Takes out what those behind do not get because of a waiter that is not served yet. Whether it could be: if so, and only then, there
+    /// may be something for another one who wants the same.
+    fn keep_aside(&mut self, state: &State, pool: &Pool, wish: &Wish<'_>) -> bool {
         let claims = if wish.set { claims(state, wish.place.arrival()) } else { pool.order == Order::Strict };
         if !claims || Mistake::ForgetsTheSets.is_made() {
-            return;
+            return false;
         }
         match (self, &pool.kind) {
             (Self::Units(left), Kind::Units(units)) => {
                 let taken = take_units(units, wish.demand.amount).map(|taken| taken.units);
-                *left -= taken.filter(|taken| taken <= left).unwrap_or(*left);
+                let taken = taken.filter(|taken| taken <= left);
+                *left -= taken.unwrap_or(*left);
+                taken.is_some()
             }
             (Self::Resources(left), Kind::Resources(resources)) => {
                 let matching = pool.matching(resources, wish.demand);
@@ -194,8 +211,10 @@ impl Left {
                 let is_own = |ordinal| own.is_some_and(|own| own.contains(ordinal));
                 let ordinals = || resources.free.iter().map(|slot| slot.ordinal).filter(|it| open.contains(*it));
                 let preferred = ordinals().filter(|it| is_own(*it)).chain(ordinals().filter(|it| !is_own(*it)));
-                let kept: Vec<_> = preferred.take(if wanted <= open.len() { wanted } else { usize::MAX }).collect();
+                let fits = wanted > 0 && wanted <= open.len();
+                let kept: Vec<_> = preferred.take(if fits { wanted } else { usize::MAX }).collect();
                 kept.into_iter().for_each(|ordinal| left.remove(ordinal));
+                fits
             }
             _ => unreachable!("what is left of a pool is of its kind"),
         }
