@@ -40,11 +40,13 @@ pub struct Scale {
     pub holds: usize,
     /// What one that never reads has to say, in bytes: much more than a server may take.
     pub unread_bytes: usize,
-    /// Connections that flood, and how many requests each has.
+    /// Connections that flood, how many requests each has by a stream, and how many by calls.
     pub flooders: usize,
     pub flood_each: usize,
-    /// How many commands the flooded server lets wait: less than those who flood have at once.
-    pub mailbox: &'static str,
+    pub flood_calls: usize,
+    /// How many commands the flooded server lets wait, and one that has little room: both less than those who flood have at once.
+    pub flood_room: &'static str,
+    pub cramped: &'static str,
     pub silent: usize,
     pub huge: usize,
     /// For how long holds that are to expire are taken, and sessions that are to run out are opened.
@@ -61,7 +63,9 @@ impl Scale {
         unread_bytes: 256 * 1024 * 1024,
         flooders: 64,
         flood_each: 20_000,
-        mailbox: "65536",
+        flood_calls: 2_000,
+        flood_room: "65536",
+        cramped: "2000",
         silent: 5_000,
         huge: 64,
         lapse_ms: 45_000,
@@ -76,7 +80,9 @@ impl Scale {
         unread_bytes: 48 * 1024 * 1024,
         flooders: 8,
         flood_each: 5_000,
-        mailbox: "2000",
+        flood_calls: 500,
+        flood_room: "16384",
+        cramped: "2000",
         silent: 0,
         huge: 8,
         lapse_ms: 5_000,
@@ -158,7 +164,7 @@ impl Told {
     }
 }
 
-const CASES: [&str; 7] = ["waiters", "sessions", "holds", "unread", "flood", "huge", "silent"];
+const CASES: [&str; 8] = ["waiters", "sessions", "holds", "unread", "flood", "cramped", "huge", "silent"];
 
 /// One case after another, each with a server of its own.
 pub async fn run(program: &Path, scale: Scale, names: &[String]) -> Outcome<Vec<Row>> {
@@ -186,7 +192,8 @@ async fn case(program: &Path, scale: Scale, name: &'static str) -> Outcome<Row> 
         "waiters" => &["--waiters-per-pool-max", &waiters_max],
         "sessions" => &["--sessions-max", &sessions_max],
         "unread" => &["--keepalive-interval", scale.keepalive.0, "--keepalive-timeout", scale.keepalive.1],
-        "flood" => &["--mailbox-max", scale.mailbox],
+        "flood" => &["--mailbox-max", scale.flood_room],
+        "cramped" => &["--mailbox-max", scale.cramped],
         _ => &[],
     };
     let server = Server::start(program, options).await?;
@@ -199,6 +206,7 @@ async fn case(program: &Path, scale: Scale, name: &'static str) -> Outcome<Row> 
         "holds" => holds::run(&server, scale, prober.others()).await,
         "unread" => unread::run(&server, scale, prober.others()).await,
         "flood" => flood::run(&server, scale, prober.others()).await,
+        "cramped" => flood::cramped(&server, scale, prober.others()).await,
         "huge" => huge::run(&server, scale, prober.others()).await,
         _ => silent::run(&server, scale, prober.others()).await,
     };

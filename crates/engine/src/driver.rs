@@ -13,7 +13,7 @@ use crate::store::{Commit, Entry, RowChanges, Rows};
 use crate::{Answered, Failure, ReplyTo, Ticket};
 
 /// The most mail in a batch: enough to share a sync, little enough that the first does not wait for the last.
-const MAILS_PER_BATCH_MAX: usize = 4_096;
+pub(crate) const MAILS_PER_BATCH_MAX: usize = 4_096;
 
 /// What reaches the writer, in the order in which it is handled.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ pub(crate) mod turns;
 mod writer;
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -24,12 +24,15 @@ pub use self::hosted::Hosting;
 use self::hosted::{Bell, Place};
 use self::turns::Turns;
 use self::writer::Writer;
-use crate::driver::{Driver, Mail};
+use crate::driver::{Driver, MAILS_PER_BATCH_MAX, Mail};
 use crate::store::{LogReader, Store, StoreError};
-use crate::{Answer, Clock, Engine, EventPage, EventQuery, EventsGone, Failure, ReplyTo, Ticket};
+use crate::{Answer, Clock, Engine, EventPage, EventQuery, EventsGone, Failure, ReplyTo, Room, Ticket};
 
 /// How much later than its time a batch may still take mail, and so how much shorter a lease may be.
 pub const BATCH_MILLIS_MAX: u64 = 1;
+
+/// More commands than this make no batch larger, and only keep those waiting who come after them.
+const CROWD: usize = 2 * MAILS_PER_BATCH_MAX;
 
 /// How the engine is run.
 pub struct Options {
@@ -71,9 +74,8 @@ fn stop_the_process(error: StoreError) {
 
 pub struct Embedded {
     post: Post,
-    /// Commands in the mailbox.
-    depth: Arc<AtomicUsize>,
-    mailbox_max: usize,
+    /// Of the mailbox.
+    room: Arc<Room>,
     tickets: AtomicU64,
     stopping: AtomicBool,
     clock: Arc<dyn Clock>,
@@ -96,7 +98,7 @@ impl Embedded {
         let bell = options.host.is_some().then(Arc::<Bell>::default);
         let post = Post { letters, bell: bell.clone() };
         let (announce, last) = watch::channel(state.counters().seq);
-        let depth = Arc::new(AtomicUsize::new(0));
+        let room = Arc::new(Room::new(options.mailbox_max, CROWD));
         let reader = store.reader();
         let machine = Machine::restored(state, options.limits);
         let machine = match options.policies {
@@ -110,7 +112,7 @@ impl Embedded {
             to_writer.send(Letter::Mail(mail));
         };
         let committer = Committer::new(Box::new(store), announce, Box::new(returns), options.on_fatal);
-        let writer = Writer { driver, mailbox, inbox: VecDeque::new(), depth: depth.clone(), clock: clock.clone() };
+        let writer = Writer { driver, mailbox, inbox: VecDeque::new(), room: room.clone(), clock: clock.clone() };
         let runs = match (options.host, bell) {
             (Some(host), Some(bell)) => {
                 let (hosting, place) = hosted::start(writer, committer, Turns::new(options.give_way), bell);
@@ -124,8 +126,7 @@ impl Embedded {
         };
         Self {
             post,
-            depth,
-            mailbox_max: options.mailbox_max,
+            room,
             tickets: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             clock,
@@ -152,10 +153,7 @@ impl Embedded {
         if self.stopping.load(Ordering::Acquire) {
             return (0, Failure::Stopping);
         }
-        let waiting = self.depth.fetch_add(count, Ordering::AcqRel);
-        let admitted = self.mailbox_max.saturating_sub(waiting).min(count);
-        self.depth.fetch_sub(count - admitted, Ordering::AcqRel);
-        (admitted, Failure::Overloaded { waiting: waiting + admitted })
+        self.room.enter(count)
     }
 
     /// Ends at once: what was not answered may be lost. As near to a crash as a process can come that goes on.
@@ -233,6 +231,10 @@ impl Engine for Embedded {
         self.last.clone()
     }
 
+    fn crowd(&self) -> watch::Receiver<bool> {
+        self.room.crowd()
+    }
+
     fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -266,7 +268,7 @@ impl std::fmt::Debug for Options {
 
 impl std::fmt::Debug for Embedded {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Embedded").field("depth", &self.depth).finish_non_exhaustive()
+        f.debug_struct("Embedded").field("room", &self.room).finish_non_exhaustive()
     }
 }
 

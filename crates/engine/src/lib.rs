@@ -13,6 +13,7 @@ mod desk;
 mod driver;
 mod embedded;
 mod metrics;
+mod room;
 #[doc(hidden)]
 pub mod simulation;
 mod store;
@@ -21,6 +22,7 @@ pub use call::{Acquiring, Calls};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use desk::{Audience, Batch, Caller, Desk, Nonces};
 pub use embedded::{Embedded, Hosting, Options};
+pub use room::Room;
 pub use store::*;
 
 use std::future::Future;
@@ -70,6 +72,9 @@ pub trait Engine: Send + Sync + 'static {
     fn last_change(&self) -> watch::Receiver<Seq> {
         self.last_event()
     }
+
+    /// Whether so many commands wait that whoever says much at once is to let others go first, as it changes.
+    fn crowd(&self) -> watch::Receiver<bool>;
 
     /// The time by which deadlines are set.
     fn now(&self) -> Timestamp;

@@ -118,6 +118,41 @@ async fn what_several_tasks_have_to_say_shares_one_sync_and_is_told_before_anyth
     assert_eq!(notes[since..since + 5], ["commit", "told", "told", "told", "follow"], "{notes:?}");
 }
 
+/// What a turn of all others takes is theirs to say, and where much is asked they have much to say: an engine that waited several of them for
+/// each batch would never be done.
+#[tokio::test]
+async fn full_batches_are_not_kept_waiting_for_what_others_have_to_say() {
+    const COMMANDS: usize = 32_768;
+    let notes = Notes::default();
+    let engine = start(clock(), &notes, spawn);
+    engine.tick().await;
+    notes.lock().unwrap().clear();
+    let (answers, mut received) = answers::channel();
+    let commands = (0..COMMANDS).map(|n| {
+        let reply_to = ReplyTo { id: n as u64, answers: answers.clone(), returns: false };
+        (Command::Acquire(acquire(&format!("lock-{n}"), Wait::Try)), reply_to)
+    });
+    assert!(engine.submit_all(commands.collect()).iter().all(Result::is_ok));
+    let turns = tokio::spawn(async move {
+        let mut turns = 0;
+        for _ in 0..COMMANDS {
+            while let Poll::Pending = std::future::poll_fn(|cx| Poll::Ready(received.poll_recv(cx))).await {
+                turns += 1;
+                tokio::task::yield_now().await;
+            }
+        }
+        turns
+    });
+    let turns = turns.await.unwrap();
+    let commits = notes.lock().unwrap().iter().filter(|note| **note == "commit").count();
+    assert!(commits > 4, "there were only {commits} batches");
+    // One after each batch, so that its answers are written; and the last may be small.
+    assert!(
+        turns <= commits + 3,
+        "others had {turns} turns without anything to hear while {commits} batches were done"
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_due_happens_at_its_time_though_nobody_says_anything() {
     let notes = Notes::default();

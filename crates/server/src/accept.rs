@@ -14,7 +14,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Sleep;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -34,6 +34,11 @@ const FIRST_WORDS_BYTES: usize = 24;
 /// there is something to read; and hyper writes nothing meanwhile, and makes a task of every call, which is run
 /// before those that were woken elsewhere. One connection that says very much would keep all others waiting.
 const TURN_BYTES: usize = 32 * 1024;
+/// The same while the engine is crowded, from then until it is no more: some dozen small calls. Whoever has few to make is not kept from
+/// it by those who make as many as they can.
+const CROWDED_TURN_BYTES: usize = 4 * 1024;
+/// But nobody is left unheard for longer, whatever keeps the engine: clients say that they are alive, and what there is no room for is refused.
+const CROWDED_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// What is still read of a connection that does not take its answers, and once as much as is read at a time. HTTP/2 would go on for ever, and keep every answer:
 /// neither the headers nor the number of calls is bounded by its windows. Something must be read, because a client may be able
 /// to read only once it has been rid of what it is saying.
@@ -45,14 +50,25 @@ const TLS_HANDSHAKE: u8 = 0x16;
 const WANTS_TLS: &[u8] =
     b"HTTP/1.0 400 Bad Request\r\nconnection: close\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
 
-/// The connections to a port, until this is dropped.
-pub(crate) fn incoming(listener: TcpListener, config: &Config, face: Face) -> ReceiverStream<Socket> {
+/// The connections to a port, until this is dropped. `crowd` tells whether the engine is crowded.
+pub(crate) fn incoming(
+    listener: TcpListener,
+    config: &Config,
+    face: Face,
+    crowd: watch::Receiver<bool>,
+) -> ReceiverStream<Socket> {
     let (ready, incoming) = mpsc::channel(READY_MAX);
-    tokio::spawn(accept(listener, config.clone(), face, ready));
+    tokio::spawn(accept(listener, config.clone(), face, crowd, ready));
     ReceiverStream::new(incoming)
 }
 
-async fn accept(listener: TcpListener, config: Config, face: Face, ready: mpsc::Sender<Socket>) {
+async fn accept(
+    listener: TcpListener,
+    config: Config,
+    face: Face,
+    crowd: watch::Receiver<bool>,
+    ready: mpsc::Sender<Socket>,
+) {
     let keepalive = TcpKeepalive::new().with_time(config.keepalive_interval).with_interval(config.keepalive_timeout);
     let patience = Patience {
         opening: config.opening_timeout,
@@ -75,18 +91,18 @@ async fn accept(listener: TcpListener, config: Config, face: Face, ready: mpsc::
         prepare(&socket, &keepalive);
         match &config.tls {
             None => {
-                if ready.send(Socket::new(Stream::Plain(socket), face, patience)).await.is_err() {
+                if ready.send(Socket::new(Stream::Plain(socket), face, patience, crowd.clone())).await.is_err() {
                     return;
                 }
             }
             Some(tls) => {
-                let (tls, ready) = (tls.clone(), ready.clone());
+                let (tls, ready, crowd) = (tls.clone(), ready.clone(), crowd.clone());
                 tokio::spawn(async move {
                     tokio::select! {
                         () = ready.closed() => {}
                         shaken = tokio::time::timeout(patience.opening, handshake(socket, &tls, face)) => {
                             let shaken = shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-                            let socket = shaken.map(|stream| Socket::new(stream, face, patience));
+                            let socket = shaken.map(|stream| Socket::new(stream, face, patience, crowd));
                             hand_over(socket, peer, &ready).await;
                         }
                     }
@@ -152,6 +168,15 @@ enum Stream {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
+impl Stream {
+    fn poll_read(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(socket) => Pin::new(socket).poll_read(context, buffer),
+            Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
 /// What a new connection still has to say, and until when.
 #[derive(Debug)]
 struct Opening {
@@ -160,23 +185,32 @@ struct Opening {
     end: Pin<Box<Sleep>>,
 }
 
-/// How much was read without a break, and the break.
-#[derive(Debug, Default)]
+/// How much was read without a break, or since the engine is crowded, and the break.
+#[derive(Debug)]
 struct Turn {
+    crowd: watch::Receiver<bool>,
     read: usize,
     pause: Option<oneshot::Receiver<()>>,
 }
 
 impl Turn {
-    fn may_read(&mut self, context: &mut Context<'_>) -> bool {
-        if let Some(pause) = &mut self.pause {
-            // If nobody is left to end it, the server stops, and it does not matter.
-            if Pin::new(pause).poll(context).is_pending() {
-                return false;
+    /// Ready when something may be read, with how much.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<usize> {
+        loop {
+            if let Some(pause) = &mut self.pause {
+                // If nobody is left to end it, the server stops, and it does not matter.
+                let _ = ready!(Pin::new(pause).poll(context));
+                self.pause = None;
+                self.read = 0;
             }
-            *self = Self::default();
+            if !*self.crowd.borrow() {
+                return Poll::Ready(usize::MAX);
+            }
+            match CROWDED_TURN_BYTES.saturating_sub(self.read) {
+                0 => self.pause_while_crowded(),
+                left => return Poll::Ready(left),
+            }
         }
-        true
     }
 
     fn has_read(&mut self, bytes: usize) {
@@ -190,8 +224,22 @@ impl Turn {
         }
     }
 
+    fn pause_while_crowded(&mut self) {
+        let (end, pause) = oneshot::channel();
+        self.pause = Some(pause);
+        let mut crowd = self.crowd.clone();
+        tokio::spawn(async move {
+            // Either way it is heard again, and so it is if the engine is gone.
+            let _ = tokio::time::timeout(CROWDED_PAUSE_MAX, crowd.wait_for(|is_crowded| !is_crowded)).await;
+            // Whoever has hung up has no pause to end.
+            let _ = end.send(());
+        });
+    }
+
     fn has_read_all(&mut self) {
-        self.read = 0;
+        if !*self.crowd.borrow() {
+            self.read = 0;
+        }
     }
 }
 
@@ -243,10 +291,11 @@ impl Unread {
 }
 
 impl Socket {
-    fn new(stream: Stream, face: Face, patience: Patience) -> Self {
+    fn new(stream: Stream, face: Face, patience: Patience, crowd: watch::Receiver<bool>) -> Self {
         let end = Box::pin(tokio::time::sleep(patience.opening));
         let opening = Some(Opening { face, unsaid: FIRST_WORDS_BYTES, end });
-        Self { stream, opening, unread: Unread::new(patience.reading), turn: Turn::default() }
+        let turn = Turn { crowd, read: 0, pause: None };
+        Self { stream, opening, unread: Unread::new(patience.reading), turn }
     }
 
     fn tcp(&self) -> &TcpStream {
@@ -312,13 +361,19 @@ impl Connected for Socket {
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let socket = self.get_mut();
-        if !socket.turn.may_read(context) || !socket.unread.may_read(context) {
+        let at_most = ready!(socket.turn.poll(context));
+        if !socket.unread.may_read(context) {
             return Poll::Pending;
         }
         let before = buffer.filled().len();
-        let polled = match &mut socket.stream {
-            Stream::Plain(socket) => Pin::new(socket).poll_read(context, buffer),
-            Stream::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        let polled = if at_most < buffer.remaining() {
+            let mut some = ReadBuf::new(buffer.initialize_unfilled_to(at_most));
+            let polled = socket.stream.poll_read(context, &mut some);
+            let read = some.filled().len();
+            buffer.advance(read);
+            polled
+        } else {
+            socket.stream.poll_read(context, buffer)
         };
         let read = buffer.filled().len() - before;
         socket.has_said(read);
@@ -402,11 +457,83 @@ mod tests {
     const MUCH: usize = 64 * 1024 * 1024;
 
     async fn pair() -> (Socket, TcpStream) {
+        let (socket, peer, _crowd) = pair_beside_a_crowd(false).await;
+        (socket, peer)
+    }
+
+    async fn pair_beside_a_crowd(is_crowded: bool) -> (Socket, TcpStream, watch::Sender<bool>) {
+        let crowd = watch::Sender::new(is_crowded);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
         let patience = Patience { opening: Duration::from_secs(600), reading: Duration::from_secs(600) };
-        (Socket::new(Stream::Plain(stream), Face::Grpc, patience), peer)
+        (Socket::new(Stream::Plain(stream), Face::Grpc, patience, crowd.subscribe()), peer, crowd)
+    }
+
+    /// Reads until it has to wait, and gives how much that was.
+    async fn read_all(socket: &mut Socket) -> usize {
+        let (mut bytes, mut heard) = (vec![0; 64 * 1024], 0);
+        poll_fn(|context| {
+            loop {
+                let mut buffer = ReadBuf::new(&mut bytes);
+                match Pin::new(&mut *socket).poll_read(context, &mut buffer) {
+                    Poll::Ready(read) => read.unwrap(),
+                    Poll::Pending => return Poll::Ready(()),
+                }
+                heard += buffer.filled().len();
+            }
+        })
+        .await;
+        heard
+    }
+
+    /// Says so much that it is all there to be heard.
+    async fn say(peer: &mut TcpStream, socket: &Socket, bytes: usize) {
+        peer.write_all(&vec![1; bytes]).await.unwrap();
+        let mut there = vec![0; bytes];
+        while socket.tcp().peek(&mut there).await.unwrap() < bytes {}
+    }
+
+    #[tokio::test]
+    async fn in_a_crowd_everybody_says_a_little_and_then_waits_until_it_has_gone() {
+        let (mut socket, mut peer, crowd) = pair_beside_a_crowd(true).await;
+        say(&mut peer, &socket, 3 * CROWDED_TURN_BYTES).await;
+        assert_eq!(read_all(&mut socket).await, CROWDED_TURN_BYTES);
+        assert_eq!(read_all(&mut socket).await, 0, "it has had its turn");
+        crowd.send_replace(false);
+        let mut rest = vec![0; 2 * CROWDED_TURN_BYTES];
+        socket.read_exact(&mut rest).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn in_a_crowd_what_was_said_little_by_little_counts_together() {
+        let (mut socket, mut peer, crowd) = pair_beside_a_crowd(true).await;
+        for _ in 0..4 {
+            say(&mut peer, &socket, CROWDED_TURN_BYTES / 4).await;
+            assert_eq!(read_all(&mut socket).await, CROWDED_TURN_BYTES / 4);
+        }
+        say(&mut peer, &socket, 1).await;
+        assert_eq!(read_all(&mut socket).await, 0, "it has had its turn");
+        crowd.send_replace(false);
+        assert_eq!(socket.read(&mut [0; 2]).await.unwrap(), 1);
+        // And where there is no crowd nothing is counted.
+        say(&mut peer, &socket, TURN_BYTES / 2).await;
+        assert_eq!(read_all(&mut socket).await, TURN_BYTES / 2);
+        say(&mut peer, &socket, TURN_BYTES / 2 + 1).await;
+        assert_eq!(read_all(&mut socket).await, TURN_BYTES / 2 + 1);
+    }
+
+    #[tokio::test]
+    async fn in_a_crowd_that_stays_everybody_is_heard_again_after_a_while() {
+        let (mut socket, mut peer, _crowd) = pair_beside_a_crowd(true).await;
+        say(&mut peer, &socket, 3 * CROWDED_TURN_BYTES).await;
+        // Nobody waits here but for that.
+        tokio::time::pause();
+        let began = tokio::time::Instant::now();
+        let mut all = vec![0; 3 * CROWDED_TURN_BYTES];
+        socket.read_exact(&mut all).await.unwrap();
+        let pauses = began.elapsed().as_secs_f64() / CROWDED_PAUSE_MAX.as_secs_f64();
+        assert!((2.0..2.1).contains(&pauses), "{pauses}");
     }
 
     /// Writes until no more can be written, and gives how much that was.

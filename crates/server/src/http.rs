@@ -9,6 +9,7 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::Connected;
@@ -36,7 +37,13 @@ const UNREAD_BYTES_MAX: u32 = 32 * 1024 * 1024;
 const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Until `stopping`, and then until the connections there are have ended.
-pub(crate) async fn serve(listener: TcpListener, router: Router, config: Config, stopping: CancellationToken) {
+pub(crate) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    config: Config,
+    crowd: watch::Receiver<bool>,
+    stopping: CancellationToken,
+) {
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -56,7 +63,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, config: Config,
     // Whoever is not let in is told so by a signed answer too.
     let guarded = MapResponse::new(Door::new(config.password.clone(), Face::Http).layer(router), version::sign);
     let connections = GracefulShutdown::new();
-    let mut incoming = accept::incoming(listener, &config, Face::Http);
+    let mut incoming = accept::incoming(listener, &config, Face::Http, crowd);
     while let Some(Some(socket)) = stopping.run_until_cancelled(incoming.next()).await {
         let peer = socket.connect_info().remote_addr();
         let service = TowerToHyperService::new(Extension(peer).layer(guarded.clone()));

@@ -132,7 +132,7 @@ impl Server {
             tasks.spawn(tls.follow(stopping.clone()));
         }
         let app = rest::App { service, ldlm, stopping: stopping.clone() };
-        tasks.spawn(http::serve(http, rest::router(app), config, stopping.clone()));
+        tasks.spawn(http::serve(http, rest::router(app), config, engine.crowd(), stopping.clone()));
         Ok(Self { grpc_addr, http_addr, engine, health, unsettled, stopping, closing, tasks })
     }
 
@@ -195,6 +195,7 @@ async fn serve_grpc(
         .build_v1()
         .expect("the descriptors were made by the build");
     let door = Door::new(config.password.clone(), Face::Grpc);
+    let crowd = tenure.service.engine.crowd();
     let (own, by_ldlm) = (tenure.service.clone(), ldlm::Grpc(ldlm.clone()));
     let services = Arc::new(Services { own, ldlm: by_ldlm, door: door.clone() });
     let routes = Routes::new(TenureServer::new(tenure).max_decoding_message_size(MESSAGE_BYTES_MAX))
@@ -205,7 +206,7 @@ async fn serve_grpc(
     let service = MapResponse::new(door.layer(routes), version::sign);
     let keep_alive = KeepAlive { interval: config.keepalive_interval, timeout: config.keepalive_timeout };
     let connections = TaskTracker::new();
-    let mut incoming = accept::incoming(listener, &config, Face::Grpc);
+    let mut incoming = accept::incoming(listener, &config, Face::Grpc, crowd);
     while let Some(Some(socket)) = stopping.run_until_cancelled(incoming.next()).await {
         let carried = ldlm::Carried::new(socket, &ldlm, &stopping);
         let connection = carried.connection();

@@ -23,7 +23,8 @@ use tenure_core::{
     Timestamp, Token, View,
 };
 use tenure_engine::{
-    Answer, Commit, Engine, Entry, EventPage, EventQuery, EventsGone, Failure, MemoryStore, ReplyTo, Store, Ticket,
+    Answer, Commit, Engine, Entry, EventPage, EventQuery, EventsGone, Failure, MemoryStore, ReplyTo, Room, Store,
+    Ticket,
 };
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -99,8 +100,8 @@ pub(crate) struct Shared {
     tasks: Mutex<Vec<JoinHandle<()>>>,
     /// Looks for faces.
     finding: Mutex<Option<JoinHandle<()>>>,
-    /// Commands that have not been sent yet.
-    depth: Arc<AtomicUsize>,
+    /// For commands that have not been sent yet.
+    room: Arc<Room>,
     tickets: AtomicU64,
 }
 
@@ -127,7 +128,7 @@ impl Keepers {
         let keepers: Vec<_> = keepers.into_iter().map(Arc::new).collect();
         let shared = Arc::new(Shared::new(link, options, keepers));
         for (line, letters) in shared.keepers.iter().zip(letters) {
-            shared.spawn(Post::new(shared.clone(), line.clone(), letters, shared.depth.clone()).run());
+            shared.spawn(Post::new(shared.clone(), line.clone(), letters, shared.room.clone()).run());
         }
         Self { shared, stopping: AtomicBool::new(false) }
     }
@@ -172,10 +173,10 @@ impl Keepers {
         if self.stopping.load(Ordering::Acquire) {
             return Err(Failure::Stopping);
         }
-        let waiting = self.shared.depth.fetch_add(letters, Ordering::AcqRel);
-        if waiting >= self.shared.options.mailbox_max {
-            self.shared.depth.fetch_sub(letters, Ordering::AcqRel);
-            return Err(Failure::Overloaded { waiting });
+        let (admitted, refused) = self.shared.room.enter(letters);
+        if admitted < letters {
+            self.shared.room.leave(admitted);
+            return Err(refused);
         }
         Ok(())
     }
@@ -286,7 +287,7 @@ impl Engine for Keepers {
                 }
                 None if line.send(letter) => {}
                 None => {
-                    self.shared.depth.fetch_sub(1, Ordering::AcqRel);
+                    self.shared.room.leave(1);
                     return Err(if line.face.is_some() { Failure::Lost } else { Failure::Stopping });
                 }
             }
@@ -300,7 +301,7 @@ impl Engine for Keepers {
             let listener = Listener::Many(gather.clone());
             let command = Box::new(command.clone());
             if !line.send(Letter::Command { ticket, command, nonce, listener }) {
-                self.shared.depth.fetch_sub(1, Ordering::AcqRel);
+                self.shared.room.leave(1);
                 self.shared.without(&gather, line);
             }
         }
@@ -353,7 +354,7 @@ impl Engine for Keepers {
             if let Err(failure) = self.admit(1) {
                 refused = Some(failure);
             } else if !line.send(Letter::Query { query: query.clone(), answer }) {
-                self.shared.depth.fetch_sub(1, Ordering::AcqRel);
+                self.shared.room.leave(1);
             }
             // One that has ended has nothing to show, and drops the question.
             answers.push((answered, (line.face.is_some() && !of_one).then_some(line)));
@@ -412,6 +413,10 @@ impl Engine for Keepers {
         self.shared.changes.subscribe()
     }
 
+    fn crowd(&self) -> watch::Receiver<bool> {
+        self.shared.room.crowd()
+    }
+
     fn now(&self) -> Timestamp {
         match self.shared.options.time_told_from {
             Some(from) => self.shared.clock.last().max(from),
@@ -450,6 +455,7 @@ impl Drop for Keepers {
 
 impl Shared {
     fn new(link: Arc<Link>, options: Options, keepers: Vec<Arc<Line>>) -> Self {
+        let room = Room::new(options.mailbox_max, options.mailbox_max);
         Self {
             link,
             options,
@@ -465,7 +471,7 @@ impl Shared {
             lines: AtomicUsize::new(usize::try_from(KEEPERS_MAX).expect("it is 64")),
             tasks: Mutex::default(),
             finding: Mutex::default(),
-            depth: Arc::default(),
+            room: Arc::new(room),
             tickets: AtomicU64::new(0),
         }
     }

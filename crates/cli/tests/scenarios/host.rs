@@ -162,6 +162,10 @@ impl Engine for Observed {
         self.inner.last_event()
     }
 
+    fn crowd(&self) -> watch::Receiver<bool> {
+        self.inner.crowd()
+    }
+
     fn now(&self) -> Timestamp {
         self.inner.now()
     }

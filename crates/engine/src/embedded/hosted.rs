@@ -25,6 +25,9 @@ use crate::Clock;
 /// How often all others have their turn before a batch is begun, so that it has what is there to be said: first the system is asked which
 /// sockets have something, then those who read it hand it over.
 const ROUNDS_BEFORE_BATCH: usize = 2;
+/// So many commands are not kept waiting for more: a sync more or less is nothing to them, and where so much is said a turn of all others is
+/// long.
+const COMMANDS_ENOUGH: usize = 1_024;
 
 /// Batches of fewer commands are waited for, with the whole thread: what comes while they are written takes less time than it takes the system
 /// to write beside something else, and to tell of it.
@@ -230,7 +233,8 @@ impl Hosted {
     /// How often others have their turn before a batch is begun. Where callers take turns there is nobody else to hear, and what came while
     /// the disk worked beside was heard then.
     fn rounds(&mut self) -> Option<usize> {
-        Some(if self.turns.are_taken() || self.was_beside { 0 } else { ROUNDS_BEFORE_BATCH })
+        let are_enough = self.writer.inbox.len() >= COMMANDS_ENOUGH;
+        Some(if self.turns.are_taken() || self.was_beside || are_enough { 0 } else { ROUNDS_BEFORE_BATCH })
     }
 
     /// Applies the mail that is there, in the batch that is open or in a new one.

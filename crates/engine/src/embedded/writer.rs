@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use tenure_core::Timestamp;
 
 use super::Letter;
 use crate::driver::{Driver, Mail, Prepared};
-use crate::{Answered, Clock, Failure};
+use crate::{Answered, Clock, Failure, Room};
 
 /// Takes mail and makes batches of it.
 pub(super) struct Writer {
@@ -19,8 +18,8 @@ pub(super) struct Writer {
     pub(super) mailbox: Receiver<Letter>,
     /// Mail that was taken out of the mailbox, and is not yet handled.
     pub(super) inbox: VecDeque<Mail>,
-    /// Commands in the mailbox and in the inbox.
-    pub(super) depth: Arc<AtomicUsize>,
+    /// For the commands in the mailbox and in the inbox.
+    pub(super) room: Arc<Room>,
     pub(super) clock: Arc<dyn Clock>,
 }
 
@@ -61,7 +60,7 @@ impl Writer {
         let mail = self.inbox.pop_front().expect("whoever handles mail has gathered it");
         match &mail {
             Mail::Command { .. } | Mail::Query { .. } => {
-                self.depth.fetch_sub(1, Ordering::AcqRel);
+                self.room.leave(1);
             }
             Mail::Stop => return Handled::Last,
             Mail::Abort => return Handled::Aborted,

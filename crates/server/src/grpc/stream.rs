@@ -15,6 +15,7 @@ use prost::Message;
 use tenure_core::{Command, Reply, SessionId};
 use tenure_engine::{Answered, Engine, Failure, ReplyTo, Ticket, answers};
 use tenure_proto::v1::{self, client_request::Request, server_answer::Answer};
+use tokio::sync::watch;
 use tokio_stream::Stream;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::{Status, Streaming};
@@ -25,6 +26,9 @@ use crate::error::Error;
 /// Requests of one stream that nobody has answered yet; beyond it no more are read. Waits do not count once they
 /// are known to be queued: if they did, a client could not send the release that ends them.
 const UNANSWERED_MAX: usize = 4_096;
+/// The same while the engine is crowded: a few bytes may end a message with thousands of requests, so it is not enough that little is heard
+/// of each connection then.
+const UNANSWERED_IN_CROWD_MAX: usize = 64;
 /// Requests in one message. More could not be taken in at once anyway, and would lie here unread: an empty request is
 /// two bytes on the wire and many more in memory.
 const REQUESTS_PER_MESSAGE_MAX: usize = UNANSWERED_MAX;
@@ -38,6 +42,8 @@ const ANSWER_BYTES: usize = 128;
 
 pub(crate) struct SessionStream {
     engine: Arc<dyn Engine>,
+    /// Whether the engine is crowded.
+    crowd: watch::Receiver<bool>,
     /// None once the client has said all it wants to say.
     requests: Option<Streaming<v1::ClientMessage>>,
     /// Requests of a message that was read, and not yet looked at.
@@ -88,8 +94,10 @@ impl SessionStream {
         closing: WaitForCancellationFutureOwned,
     ) -> Self {
         let (reply_to, answers) = answers::channel();
+        let crowd = engine.crowd();
         Self {
             engine,
+            crowd,
             requests: Some(requests),
             unread: VecDeque::new(),
             outgoing: Vec::new(),
@@ -111,9 +119,9 @@ impl SessionStream {
     }
 
     fn read_all(&mut self, cx: &mut Context<'_>) -> Result<(), Status> {
-        while !matches!(self.stage, Stage::Opening(_) | Stage::Closed)
-            && self.unanswered + self.ready.len() < UNANSWERED_MAX
-        {
+        // Where there are as many, the next answer is what this is polled for again.
+        let most = if *self.crowd.borrow() { UNANSWERED_IN_CROWD_MAX } else { UNANSWERED_MAX };
+        while !matches!(self.stage, Stage::Opening(_) | Stage::Closed) && self.unanswered + self.ready.len() < most {
             if let Some(request) = self.unread.pop_front() {
                 self.request(request);
                 continue;

@@ -69,7 +69,7 @@ impl Shared {
         line.face = Some(Face::new(pool.clone()));
         let line = Arc::new(line);
         self.faces.write().unwrap_or_else(PoisonError::into_inner).insert(pool, line.clone());
-        self.spawn(Post::new(self.clone(), line, letters, self.depth.clone()).run());
+        self.spawn(Post::new(self.clone(), line, letters, self.room.clone()).run());
     }
 
     /// The face has ended: what is asked of its pool from now on is asked of a keeper.
@@ -160,7 +160,7 @@ impl Shared {
         if !line.send(letter)
             && let Some(asker) = asker
         {
-            self.depth.fetch_sub(1, Ordering::AcqRel);
+            self.room.leave(1);
             // Whoever does not listen need not know.
             let _ = asker.send(Err(Failure::Lost));
         }
@@ -168,9 +168,9 @@ impl Shared {
 
     fn tell(&self, line: &Line, command: Command, nonce: Option<u128>, listener: Listener) {
         let ticket = self.ticket(line);
-        self.depth.fetch_add(1, Ordering::AcqRel);
+        self.room.enter_anyway(1);
         if !line.send(Letter::Command { ticket, command: Box::new(command), nonce, listener }) {
-            self.depth.fetch_sub(1, Ordering::AcqRel);
+            self.room.leave(1);
         }
     }
 }

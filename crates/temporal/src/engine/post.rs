@@ -3,11 +3,10 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tenure_core::{Command, Refusal, Reply, Seq, SessionId, View};
-use tenure_engine::{Failure, ReplyTo};
+use tenure_engine::{Failure, ReplyTo, Room};
 use tokio::sync::{mpsc, oneshot};
 
 use super::call::UpdateError;
@@ -131,8 +130,8 @@ pub(super) struct Post {
     pub(super) shared: Arc<Shared>,
     pub(super) line: Arc<Line>,
     pub(super) letters: mpsc::UnboundedReceiver<Letter>,
-    /// Commands that have not been sent yet, of all posts.
-    pub(super) depth: Arc<AtomicUsize>,
+    /// For commands that have not been sent yet, of all posts.
+    pub(super) room: Arc<Room>,
     server: ServerId,
     sequences: [u64; 2],
     unsent: VecDeque<(usize, Mail)>,
@@ -164,13 +163,13 @@ impl Post {
         shared: Arc<Shared>,
         line: Arc<Line>,
         letters: mpsc::UnboundedReceiver<Letter>,
-        depth: Arc<AtomicUsize>,
+        room: Arc<Room>,
     ) -> Self {
         Self {
             shared,
             line,
             letters,
-            depth,
+            room,
             server: ServerId(u64::from_le_bytes(random())),
             sequences: [0; 2],
             unsent: VecDeque::new(),
@@ -260,7 +259,7 @@ impl Post {
         if self.stopping {
             // The keeper has been told that nobody here wants anything any more.
             if let Letter::Command { listener, .. } = letter {
-                self.depth.fetch_sub(1, Ordering::AcqRel);
+                self.room.leave(1);
                 listener.fail(&Failure::Stopping);
             }
             return;
@@ -272,7 +271,7 @@ impl Post {
                 self.put(Mail::Command { ticket, command: *command, returns, nonce });
                 if self.unsent.back().is_some_and(|(bytes, _)| *bytes > COMMAND_BYTES_MAX) {
                     self.unsent.pop_back();
-                    self.depth.fetch_sub(1, Ordering::AcqRel);
+                    self.room.leave(1);
                     let limit = "command_bytes_max".into();
                     let refused = Refusal::LimitReached { limit, max: COMMAND_BYTES_MAX };
                     self.hand(ticket, Reply::Refused(Box::new(refused)));
@@ -328,7 +327,7 @@ impl Post {
         self.views.retain(|_, answer| !answer.is_closed());
         let before = self.unsent.len();
         self.unsent.retain(|(_, mail)| !matches!(mail, Mail::Query { ticket, .. } if !self.views.contains_key(ticket)));
-        self.depth.fetch_sub(before - self.unsent.len(), Ordering::AcqRel);
+        self.room.leave(before - self.unsent.len());
     }
 
     /// From the other end than those of callers.
@@ -355,7 +354,7 @@ impl Post {
                 mail.extend(self.unsent.pop_front().map(|(_, mail)| mail));
             }
             let counted = mail.iter().filter(|it| matches!(it, Mail::Command { .. } | Mail::Query { .. })).count();
-            self.depth.fetch_sub(counted, Ordering::AcqRel);
+            self.room.leave(counted);
             self.sent_at = Instant::now();
         }
         self.sequences[lane as usize] += 1;
@@ -399,7 +398,7 @@ impl Post {
                     }
                 }
                 for (ticket, query) in unseen {
-                    self.depth.fetch_add(1, Ordering::AcqRel);
+                    self.room.enter_anyway(1);
                     self.put(Mail::Query { ticket, query });
                 }
                 self.left |= sent.mail.iter().any(|mail| matches!(mail, Mail::Farewell));
@@ -552,7 +551,7 @@ impl Post {
         self.heard = 0;
         let unsent = std::mem::take(&mut self.unsent);
         let counted = unsent.iter().filter(|(_, it)| matches!(it, Mail::Command { .. } | Mail::Query { .. })).count();
-        self.depth.fetch_sub(counted, Ordering::AcqRel);
+        self.room.leave(counted);
         self.unsent.extend(unsent.into_iter().filter(|(_, mail)| is_take_back(mail)));
         self.left = false;
         if self.stopping {

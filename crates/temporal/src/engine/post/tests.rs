@@ -12,8 +12,8 @@ use crate::link::Link;
 async fn post() -> Post {
     let (line, letters) = Line::new(0, "keeper".into());
     let shared = Shared::new(Arc::new(Link::to_nobody().await), options(), Vec::new());
-    let depth = shared.depth.clone();
-    Post::new(Arc::new(shared), Arc::new(line), letters, depth)
+    let room = shared.room.clone();
+    Post::new(Arc::new(shared), Arc::new(line), letters, room)
 }
 
 fn options() -> Options {
@@ -31,7 +31,7 @@ fn options() -> Options {
 fn ask(post: &mut Post, ticket: u64) -> answers::Receiver {
     let (answers, heard) = answers::channel();
     let listener = Listener::One { reply_to: ReplyTo { id: ticket, answers, returns: false }, carries: false };
-    post.depth.fetch_add(1, Ordering::AcqRel);
+    post.room.enter_anyway(1);
     post.take(Letter::Command { ticket, command: Box::new(Command::Expire), nonce: None, listener });
     heard
 }
