@@ -38,6 +38,11 @@ pub(crate) fn committed(took: Duration, commands: usize, entry: Option<&Entry>) 
     counted.tell();
 }
 
+/// More commands wait than make full batches.
+pub(crate) fn crowded() {
+    counter!("tenure_crowds_total").increment(1);
+}
+
 #[derive(Default)]
 struct Counted {
     grants: u64,

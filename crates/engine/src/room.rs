@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::watch;
 
-use crate::Failure;
+use crate::{Failure, metrics};
 
 #[derive(Debug)]
 pub struct Room {
@@ -16,35 +16,46 @@ pub struct Room {
 }
 
 impl Room {
-    /// For `max` commands, of which more than `crowd` are a crowd. Half of the room is left to others in any case.
+    /// For `max` commands, of which more than `crowd` are a crowd, until it is half as many. Half of the room is left to others in any case.
     pub fn new(max: usize, crowd: usize) -> Self {
         Self { waiting: AtomicUsize::new(0), max, crowd: crowd.min(max / 2), is_crowded: watch::Sender::new(false) }
     }
 
     /// Takes places for as many of these as there are some for, and gives how many that were. The rest is refused.
     pub fn enter(&self, count: usize) -> (usize, Failure) {
-        let waiting = self.waiting.fetch_add(count, Ordering::AcqRel);
-        let admitted = self.max.saturating_sub(waiting).min(count);
-        if admitted < count {
-            self.waiting.fetch_sub(count - admitted, Ordering::AcqRel);
-        }
-        if waiting <= self.crowd && waiting + admitted > self.crowd {
-            self.tell();
-        }
+        let admitted = |waiting| self.max.saturating_sub(waiting).min(count);
+        let enter = |waiting| Some(waiting + admitted(waiting));
+        let (Ok(waiting) | Err(waiting)) = self.waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, enter);
+        let admitted = admitted(waiting);
+        self.have_entered(waiting, admitted);
         (admitted, Failure::Overloaded { waiting: waiting + admitted })
+    }
+
+    /// Takes places for all of these if there is any: what has parts is not done in part.
+    pub fn enter_together(&self, count: usize) -> Result<(), Failure> {
+        let enter = |waiting| (waiting < self.max).then_some(waiting + count);
+        let entered = self.waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, enter);
+        let waiting = entered.map_err(|waiting| Failure::Overloaded { waiting })?;
+        self.have_entered(waiting, count);
+        Ok(())
     }
 
     /// For what must not be refused.
     pub fn enter_anyway(&self, count: usize) {
         let waiting = self.waiting.fetch_add(count, Ordering::AcqRel);
-        if waiting <= self.crowd && waiting + count > self.crowd {
+        self.have_entered(waiting, count);
+    }
+
+    fn have_entered(&self, before: usize, count: usize) {
+        if before <= self.crowd && before + count > self.crowd {
             self.tell();
         }
     }
 
     pub fn leave(&self, count: usize) {
         let waiting = self.waiting.fetch_sub(count, Ordering::AcqRel);
-        if waiting > self.crowd && waiting - count <= self.crowd {
+        let end = self.crowd / 2;
+        if waiting > end && waiting - count <= end {
             self.tell();
         }
     }
@@ -57,7 +68,11 @@ impl Room {
     /// What it is by now: whoever made the change before may come here later.
     fn tell(&self) {
         self.is_crowded.send_if_modified(|told| {
-            let is_crowded = self.waiting.load(Ordering::Acquire) > self.crowd;
+            let bound = if *told { self.crowd / 2 } else { self.crowd };
+            let is_crowded = self.waiting.load(Ordering::Acquire) > bound;
+            if is_crowded && !*told {
+                metrics::crowded();
+            }
             std::mem::replace(told, is_crowded) != is_crowded
         });
     }
@@ -91,14 +106,23 @@ mod tests {
         room.enter(1);
         assert!(told(true));
         room.enter_anyway(3);
-        room.leave(3);
-        assert!(!told(true));
+        room.leave(5);
+        assert!(!told(true), "three are left, and two would be the end of it");
         room.leave(1);
         assert!(told(false));
-        room.enter_anyway(10);
+        room.enter_together(10).unwrap();
         assert!(told(true));
-        room.leave(14);
+        room.leave(12);
         assert!(told(false));
+    }
+
+    #[test]
+    fn what_has_parts_finds_room_as_a_whole_or_not_at_all() {
+        let room = Room::new(2, 100);
+        assert_eq!(room.enter_together(3), Ok(()));
+        assert_eq!(room.enter_together(1), Err(Failure::Overloaded { waiting: 3 }));
+        room.leave(3);
+        assert_eq!(room.enter(2).0, 2);
     }
 
     #[test]
@@ -110,16 +134,16 @@ mod tests {
         assert!(*room.crowd().borrow());
     }
 
-    /// One thread goes beyond and back, as others do: what is told in the end is how it is in the end.
+    /// All go beyond and back, and some are refused: what is told in the end is how it is in the end.
     #[test]
     fn what_is_told_last_is_how_it_is() {
-        let room = Room::new(1_000, 1);
+        let room = Room::new(3, 1);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..10_000 {
-                        room.enter(2);
-                        room.leave(2);
+                        let (admitted, _) = room.enter(2);
+                        room.leave(admitted);
                     }
                 });
             }

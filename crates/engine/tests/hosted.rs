@@ -136,7 +136,7 @@ async fn full_batches_are_not_kept_waiting_for_what_others_have_to_say() {
     let turns = tokio::spawn(async move {
         let mut turns = 0;
         for _ in 0..COMMANDS {
-            while let Poll::Pending = std::future::poll_fn(|cx| Poll::Ready(received.poll_recv(cx))).await {
+            while std::future::poll_fn(|cx| Poll::Ready(received.poll_recv(cx))).await.is_pending() {
                 turns += 1;
                 tokio::task::yield_now().await;
             }

@@ -34,11 +34,11 @@ const FIRST_WORDS_BYTES: usize = 24;
 /// there is something to read; and hyper writes nothing meanwhile, and makes a task of every call, which is run
 /// before those that were woken elsewhere. One connection that says very much would keep all others waiting.
 const TURN_BYTES: usize = 32 * 1024;
-/// The same while the engine is crowded, from then until it is no more: some dozen small calls. Whoever has few to make is not kept from
-/// it by those who make as many as they can.
-const CROWDED_TURN_BYTES: usize = 4 * 1024;
+/// The same while the engine is crowded, from then until it is no more: some two hundred small calls. Whoever has few to make is not kept
+/// from it by those who make as many as they can.
+const CROWDED_TURN_BYTES: usize = 16 * 1024;
 /// But nobody is left unheard for longer, whatever keeps the engine: clients say that they are alive, and what there is no room for is refused.
-const CROWDED_PAUSE_MAX: Duration = Duration::from_secs(1);
+const CROWDED_PAUSE_MAX: Duration = Duration::from_millis(250);
 /// What is still read of a connection that does not take its answers, and once as much as is read at a time. HTTP/2 would go on for ever, and keep every answer:
 /// neither the headers nor the number of calls is bounded by its windows. Something must be read, because a client may be able
 /// to read only once it has been rid of what it is saying.
@@ -203,7 +203,11 @@ impl Turn {
                 self.pause = None;
                 self.read = 0;
             }
-            if !*self.crowd.borrow() {
+            // Each crowd counts for itself. If there is no engine any more there will be none.
+            if self.crowd.has_changed().unwrap_or(false) {
+                self.read = 0;
+            }
+            if !*self.crowd.borrow_and_update() {
                 return Poll::Ready(usize::MAX);
             }
             match CROWDED_TURN_BYTES.saturating_sub(self.read) {
@@ -229,8 +233,8 @@ impl Turn {
         self.pause = Some(pause);
         let mut crowd = self.crowd.clone();
         tokio::spawn(async move {
-            // Either way it is heard again, and so it is if the engine is gone.
-            let _ = tokio::time::timeout(CROWDED_PAUSE_MAX, crowd.wait_for(|is_crowded| !is_crowded)).await;
+            // Until this crowd has gone, though there may be another by now. In any case it is heard again, also if the engine is gone.
+            let _ = tokio::time::timeout(CROWDED_PAUSE_MAX, crowd.changed()).await;
             // Whoever has hung up has no pause to end.
             let _ = end.send(());
         });
@@ -517,10 +521,23 @@ mod tests {
         crowd.send_replace(false);
         assert_eq!(socket.read(&mut [0; 2]).await.unwrap(), 1);
         // And where there is no crowd nothing is counted.
-        say(&mut peer, &socket, TURN_BYTES / 2).await;
-        assert_eq!(read_all(&mut socket).await, TURN_BYTES / 2);
-        say(&mut peer, &socket, TURN_BYTES / 2 + 1).await;
-        assert_eq!(read_all(&mut socket).await, TURN_BYTES / 2 + 1);
+        for _ in 0..4 {
+            say(&mut peer, &socket, TURN_BYTES / 2).await;
+            assert_eq!(read_all(&mut socket).await, TURN_BYTES / 2);
+        }
+    }
+
+    #[tokio::test]
+    async fn each_crowd_counts_for_itself_also_when_the_next_has_come_already() {
+        let (mut socket, mut peer, crowd) = pair_beside_a_crowd(true).await;
+        say(&mut peer, &socket, 3 * CROWDED_TURN_BYTES).await;
+        assert_eq!(read_all(&mut socket).await, CROWDED_TURN_BYTES);
+        for is_crowded in [false, true] {
+            crowd.send_replace(is_crowded);
+        }
+        let mut more = vec![0; CROWDED_TURN_BYTES];
+        socket.read_exact(&mut more).await.unwrap();
+        assert_eq!(read_all(&mut socket).await, 0, "it has had its turn in this one too");
     }
 
     #[tokio::test]

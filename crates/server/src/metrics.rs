@@ -93,6 +93,7 @@ fn describe() {
     describe_counter!("tenure_other_ends_total", "Holds ended with their session, owner or request, or never received");
     describe_counter!("tenure_wait_timeouts_total", "Waits that ended without a grant because their time was over");
     describe_counter!("tenure_refusals_total", "Requests not done, by reason");
+    describe_counter!("tenure_crowds_total", "Times at which more was asked at once than makes full batches");
     describe_counter!("tenure_policy_failures_total", "Decisions made without a pool's script because it failed");
 }
 
@@ -105,6 +106,7 @@ fn count_from_zero() {
         "tenure_forced_total",
         "tenure_other_ends_total",
         "tenure_wait_timeouts_total",
+        "tenure_crowds_total",
     ] {
         counter!(name).increment(0);
     }

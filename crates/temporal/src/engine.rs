@@ -173,12 +173,7 @@ impl Keepers {
         if self.stopping.load(Ordering::Acquire) {
             return Err(Failure::Stopping);
         }
-        let (admitted, refused) = self.shared.room.enter(letters);
-        if admitted < letters {
-            self.shared.room.leave(admitted);
-            return Err(refused);
-        }
-        Ok(())
+        self.shared.room.enter_together(letters)
     }
 
     /// The line to the keeper of a pool, or to its face.

@@ -26,9 +26,11 @@ use crate::error::Error;
 /// Requests of one stream that nobody has answered yet; beyond it no more are read. Waits do not count once they
 /// are known to be queued: if they did, a client could not send the release that ends them.
 const UNANSWERED_MAX: usize = 4_096;
-/// The same while the engine is crowded: a few bytes may end a message with thousands of requests, so it is not enough that little is heard
-/// of each connection then.
-const UNANSWERED_IN_CROWD_MAX: usize = 64;
+/// Those of them that are handed over while the engine is crowded: a few bytes may end a message with thousands of requests, so it is not
+/// enough that little is heard of each connection then. The rest waits here.
+const HANDED_OVER_IN_CROWD_MAX: usize = 64;
+/// So many are handed over at once, and then it is looked again whether there is a crowd.
+const HANDED_OVER_AT_ONCE_MAX: usize = 512;
 /// Requests in one message. More could not be taken in at once anyway, and would lie here unread: an empty request is
 /// two bytes on the wire and many more in memory.
 const REQUESTS_PER_MESSAGE_MAX: usize = UNANSWERED_MAX;
@@ -42,14 +44,17 @@ const ANSWER_BYTES: usize = 128;
 
 pub(crate) struct SessionStream {
     engine: Arc<dyn Engine>,
-    /// Whether the engine is crowded.
+    /// Whether the engine is crowded, and whether it was when it was last looked.
     crowd: watch::Receiver<bool>,
+    in_crowd: bool,
     /// None once the client has said all it wants to say.
     requests: Option<Streaming<v1::ClientMessage>>,
     /// Requests of a message that was read, and not yet looked at.
     unread: VecDeque<v1::ClientRequest>,
     /// Commands that were read, and are handed over when nothing more can be read, with the ids of their requests.
     outgoing: Vec<(Command, ReplyTo)>,
+    /// Those that wait until there is no crowd any more, or others of this stream are answered; in order.
+    held_back: VecDeque<(Command, ReplyTo)>,
     reply_to: answers::Sender,
     answers: answers::Receiver,
     /// Answers that needed no engine.
@@ -98,9 +103,11 @@ impl SessionStream {
         Self {
             engine,
             crowd,
+            in_crowd: false,
             requests: Some(requests),
             unread: VecDeque::new(),
             outgoing: Vec::new(),
+            held_back: VecDeque::new(),
             reply_to,
             answers,
             ready: VecDeque::new(),
@@ -113,15 +120,19 @@ impl SessionStream {
 
     /// Takes in what has arrived. What comes back ends the stream.
     fn read(&mut self, cx: &mut Context<'_>) -> Result<(), Status> {
+        self.in_crowd = *self.crowd.borrow();
         let read = self.read_all(cx);
-        self.hand_over();
+        while self.hand_over() && !self.held_back.is_empty() {}
         read
     }
 
     fn read_all(&mut self, cx: &mut Context<'_>) -> Result<(), Status> {
-        // Where there are as many, the next answer is what this is polled for again.
-        let most = if *self.crowd.borrow() { UNANSWERED_IN_CROWD_MAX } else { UNANSWERED_MAX };
-        while !matches!(self.stage, Stage::Opening(_) | Stage::Closed) && self.unanswered + self.ready.len() < most {
+        while !matches!(self.stage, Stage::Opening(_) | Stage::Closed)
+            && self.unanswered + self.ready.len() < UNANSWERED_MAX
+        {
+            if self.outgoing.len() >= HANDED_OVER_AT_ONCE_MAX {
+                self.hand_over();
+            }
             if let Some(request) = self.unread.pop_front() {
                 self.request(request);
                 continue;
@@ -223,17 +234,34 @@ impl SessionStream {
     }
 
     fn submit(&mut self, id: u64, command: Command, returns: bool) {
-        self.outgoing.push((command, ReplyTo { id, answers: self.reply_to.clone(), returns }));
+        // What is held must not be lost because of what is asked for, and to give it back is no burden.
+        let passes = matches!(command, Command::Renew(_) | Command::Release(_));
+        let command = (command, ReplyTo { id, answers: self.reply_to.clone(), returns });
+        if passes || !self.in_crowd && self.held_back.is_empty() {
+            self.outgoing.push(command);
+        } else {
+            self.held_back.push_back(command);
+        }
         self.in_flight.insert(id, InFlight { ticket: None, waiting: false, returns });
         self.unanswered += 1;
     }
 
-    /// All that was read at once is handed over at once, and shares a commit.
-    fn hand_over(&mut self) {
+    /// All that was read at once is handed over at once, and shares a commit. Whether there was anything: if not, and something is held back,
+    /// so much is under way that this is called again with the next answer.
+    fn hand_over(&mut self) -> bool {
+        self.in_crowd = *self.crowd.borrow();
+        let most = if self.in_crowd { HANDED_OVER_IN_CROWD_MAX } else { UNANSWERED_MAX };
+        let under_way = self.unanswered - self.held_back.len();
+        let more = most.saturating_sub(under_way).min(HANDED_OVER_AT_ONCE_MAX.saturating_sub(self.outgoing.len()));
+        self.outgoing.extend(self.held_back.drain(..more.min(self.held_back.len())));
+        if self.held_back.is_empty() {
+            // With its memory.
+            self.held_back = VecDeque::new();
+        }
         // With its memory, as below, also if there is nothing in it.
         let commands = std::mem::take(&mut self.outgoing);
         if commands.is_empty() {
-            return;
+            return false;
         }
         let ids: Vec<_> = commands.iter().map(|(_, reply_to)| reply_to.id).collect();
         for (id, submitted) in ids.into_iter().zip(self.engine.submit_all(commands)) {
@@ -250,6 +278,7 @@ impl SessionStream {
                 }
             }
         }
+        true
     }
 
     /// What the client is told, and what that means for the stream.

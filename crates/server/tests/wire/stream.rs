@@ -1,8 +1,11 @@
 //! The bidirectional stream.
 
-use tenure_core::{Event, HoldEnd, WaitEnd};
+use std::collections::BTreeSet;
+
+use tenure_core::{Command, Event, HoldEnd, Namespace, PoolName, PoolPath, WaitEnd};
+use tenure_engine::{Engine, Hosting, MemoryStore, Options, ReplyTo, answers};
 use tenure_proto::v1::{self, client_request::Request, server_answer::Answer};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tonic::Code;
 
 use crate::fixture::{Fixture, acquire, refusal, waiting, within};
@@ -31,6 +34,67 @@ async fn requests_of_many_tasks_are_answered_by_id() {
     let heard = [alice.hear().await, alice.hear().await];
     assert!(heard.iter().any(|answer| matches!(answer, (5, Answer::Released(_)))), "{heard:?}");
     assert!(heard.iter().any(|answer| matches!(answer, (2, Answer::Granted(_)))), "{heard:?}");
+}
+
+/// With an engine that stands still as long as the test wants.
+#[tokio::test]
+async fn in_a_crowd_a_stream_is_heard_and_gives_back_but_does_not_take_the_room_of_others() {
+    const ROOM: usize = 400;
+    const OTHERS: usize = ROOM / 2 + 1;
+    const ACQUIRES: u64 = 100;
+    const UNDER_WAY: usize = 64;
+    let (gate, mut is_open) = watch::channel(true);
+    let host = move |mut hosting: Hosting| {
+        tokio::spawn(async move {
+            while is_open.wait_for(|is_open| *is_open).await.is_ok() {
+                tokio::select! {
+                    biased;
+                    changed = is_open.changed() => changed.unwrap(),
+                    () = &mut hosting => return,
+                }
+            }
+        });
+    };
+    let options = Options { mailbox_max: ROOM, host: Some(Box::new(host)), ..Options::default() };
+    let fixture = Fixture::with(MemoryStore::new(), options).await;
+    let (mut alice, _) = Talk::open(&fixture, "alice").await;
+    alice.say(1, Request::Acquire(Box::new(in_stream("first"))));
+    let first = alice.hear_granted(1).await;
+
+    gate.send_replace(false);
+    let (of_others, _unheard) = answers::channel();
+    let admitted = |count: usize| {
+        let pool = PoolPath::new(Namespace::default(), PoolName::parse("nobody's").unwrap());
+        let reply_to = ReplyTo { id: 0, answers: of_others.clone(), returns: false };
+        let command = (Command::RemovePool { pool }, reply_to);
+        fixture.engine.submit_all(vec![command; count]).iter().filter(|submitted| submitted.is_ok()).count()
+    };
+    assert_eq!(admitted(OTHERS), OTHERS);
+    let acquires = 2..2 + ACQUIRES;
+    for id in acquires.clone() {
+        alice.say(id, Request::Acquire(Box::new(in_stream(&format!("lock-{id}")))));
+    }
+    let (released, ping) = (acquires.end, acquires.end + 1);
+    alice.say(released, Request::Release(Box::new(v1::ReleaseRequest { key: first.key, ..Default::default() })));
+    alice.say(ping, Request::Ping(v1::Ping {}));
+    match alice.hear().await {
+        (id, Answer::Pong(_)) if id == ping => {}
+        other => panic!("{other:?}"),
+    }
+    // The release is one of them, or one more if it was read later.
+    let left = ROOM - OTHERS - UNDER_WAY;
+    let is_left = admitted(ROOM);
+    assert!((left - 1..=left).contains(&is_left), "{is_left} places are left, and should be {left}");
+
+    gate.send_replace(true);
+    let mut heard = BTreeSet::new();
+    while heard.len() as u64 != ACQUIRES + 1 {
+        match alice.hear().await {
+            (id, Answer::Granted(_)) => assert!(acquires.contains(&id) && heard.insert(id)),
+            (id, Answer::Released(_)) => assert!(id == released && heard.insert(id)),
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[tokio::test]
