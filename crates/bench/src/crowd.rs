@@ -44,9 +44,8 @@ pub struct Scale {
     pub flooders: usize,
     pub flood_each: usize,
     pub flood_calls: usize,
-    /// How many commands the flooded server lets wait, and one that has little room: both less than those who flood have at once.
+    /// How many commands the flooded server lets wait: less than those who flood have at once.
     pub flood_room: &'static str,
-    pub cramped: &'static str,
     pub silent: usize,
     pub huge: usize,
     /// For how long holds that are to expire are taken, and sessions that are to run out are opened.
@@ -65,7 +64,6 @@ impl Scale {
         flood_each: 20_000,
         flood_calls: 2_000,
         flood_room: "65536",
-        cramped: "2000",
         silent: 5_000,
         huge: 64,
         lapse_ms: 45_000,
@@ -82,7 +80,6 @@ impl Scale {
         flood_each: 5_000,
         flood_calls: 500,
         flood_room: "16384",
-        cramped: "2000",
         silent: 0,
         huge: 8,
         lapse_ms: 5_000,
@@ -193,7 +190,7 @@ async fn case(program: &Path, scale: Scale, name: &'static str) -> Outcome<Row> 
         "sessions" => &["--sessions-max", &sessions_max],
         "unread" => &["--keepalive-interval", scale.keepalive.0, "--keepalive-timeout", scale.keepalive.1],
         "flood" => &["--mailbox-max", scale.flood_room],
-        "cramped" => &["--mailbox-max", scale.cramped],
+        "cramped" => &["--mailbox-max", flood::LITTLE_ROOM],
         _ => &[],
     };
     let server = Server::start(program, options).await?;

@@ -19,6 +19,10 @@ const TTL_MS: u64 = 3_000;
 const EACH: u64 = 3 * 1024;
 const ANYWAY: u64 = 256 * 1024;
 
+/// For fewer commands than a server takes of one stream before it looks whether there are too many, and for more than a few streams have
+/// under way when there are.
+pub(crate) const LITTLE_ROOM: &str = "500";
+const STREAMS_IN_LITTLE_ROOM: usize = 4;
 const UNITS: u32 = 1_000_000_000;
 
 type Answers = BTreeMap<String, u64>;
@@ -47,10 +51,11 @@ pub(crate) async fn run(server: &Server, scale: Scale, others: &Others) -> Outco
 
 /// By streams, at a server with room for a part of what they ask at once.
 pub(crate) async fn cramped(server: &Server, scale: Scale, others: &Others) -> Outcome<Told> {
+    let scale = Scale { flooders: STREAMS_IN_LITTLE_ROOM, ..scale };
     let mut told = Told { growth_max: ANYWAY + EACH * scale.flooders as u64, ..Told::default() };
     told.asked = format!(
         "{} streams, each {} acquires at once, of a server with room for {}",
-        scale.flooders, scale.flood_each, scale.cramped
+        scale.flooders, scale.flood_each, LITTLE_ROOM
     );
     told.others_may_be_refused = true;
     let meanwhile = others.meanwhile();

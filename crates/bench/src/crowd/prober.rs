@@ -19,7 +19,7 @@ const PACE: Duration = Duration::from_millis(5);
 /// One may have been begun before.
 const PAIRS_MEANWHILE: u64 = 2;
 /// Under so many rounds of a load others are served, or they never are.
-const ROUNDS_MAX: usize = 20;
+const ROUNDS_MAX: usize = 500;
 
 /// What came of it.
 #[derive(Debug, Default)]

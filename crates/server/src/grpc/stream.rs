@@ -278,6 +278,8 @@ impl SessionStream {
                 }
             }
         }
+        // It may have been made by these.
+        self.in_crowd = *self.crowd.borrow();
         true
     }
 
