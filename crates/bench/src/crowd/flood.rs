@@ -16,7 +16,7 @@ const BATCH: usize = 1_000;
 /// So that they do not pile up.
 const TTL_MS: u64 = 3_000;
 /// Each connection, with what it has asked and not heard, in KiB, at most; and what a server takes in any case.
-const EACH: u64 = 3 * 1024;
+const EACH: u64 = 4 * 1024;
 const ANYWAY: u64 = 256 * 1024;
 
 /// For fewer commands than a server takes of one stream before it looks whether there are too many, and for more than a few streams have
@@ -52,7 +52,8 @@ pub(crate) async fn run(server: &Server, scale: Scale, others: &Others) -> Outco
 /// By streams, at a server with room for a part of what they ask at once.
 pub(crate) async fn cramped(server: &Server, scale: Scale, others: &Others) -> Outcome<Told> {
     let scale = Scale { flooders: STREAMS_IN_LITTLE_ROOM, ..scale };
-    let mut told = Told { growth_max: ANYWAY + EACH * scale.flooders as u64, ..Told::default() };
+    // It may go on for long, and so have as many holds as are taken until the first have ended.
+    let mut told = Told { growth_max: 2 * ANYWAY + EACH * scale.flooders as u64, ..Told::default() };
     told.asked = format!(
         "{} streams, each {} acquires at once, of a server with room for {}",
         scale.flooders, scale.flood_each, LITTLE_ROOM
