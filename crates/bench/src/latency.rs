@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 
 use crate::pace::{self, Latencies};
 use crate::plan::{BARE, BARE_UNARY, ETCD, LDLM, LDLM_IN_MEMORY, On, REDIS, STREAM, UNARY};
-use crate::report::{self, NO_ROUND, Ratio, Spread, not_measured};
+use crate::report::{self, NO_ROUND, NOT_MEASURED, Ratio, Spread};
 
 /// How much is asked, and of whom.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +98,7 @@ pub(crate) fn markdown(latencies: &[Latency]) -> String {
         let mut line = vec![latency.who.clone()];
         let spread = |p99: fn(&Latencies) -> f64| Spread::of(latency.rounds.iter().map(p99));
         match (&latency.missing, spread(p99).zip(spread(p99_of_slices))) {
-            (Some(why), _) => line.push(not_measured(why)),
+            (Some(_), _) => line.push(NOT_MEASURED.to_owned()),
             (None, None) => continue,
             (None, Some((p99, p99_of_slices))) => {
                 let all = latency.all();
@@ -133,7 +133,7 @@ pub(crate) fn in_syncs(latencies: &[Latency]) -> String {
     let mut lines = vec![head.map(str::to_owned).to_vec()];
     for latency in &latencies[1..] {
         let mut line = vec![latency.who.clone()];
-        line.extend(latency.missing.as_deref().map(not_measured));
+        line.extend(latency.missing.as_ref().map(|_| NOT_MEASURED.to_owned()));
         for disk in [idle, half_loaded].into_iter().filter(|_| latency.missing.is_none()) {
             for p99 in [p99, p99_of_slices] {
                 let ratio = latency.p99_ratio(disk, p99).ok().filter(|_| latency.who != disk.who);

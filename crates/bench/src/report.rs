@@ -1,6 +1,9 @@
 //! Figures with their spread, as Markdown that can be read as it is.
 
-const NOT_MEASURED: &str = "not measured";
+use std::collections::BTreeSet;
+
+/// In place of figures.
+pub(crate) const NOT_MEASURED: &str = "not measured";
 pub(crate) const NO_ROUND: &str = "there was no round";
 
 /// The figures of one thing that was measured.
@@ -85,7 +88,7 @@ impl Table {
             let mut line = vec![row.who.clone()];
             match (row.spread(), &row.missing) {
                 (Some(spread), None) => line.extend(spread.say(count)),
-                (_, Some(why)) => line.extend([not_measured(why), String::new()]),
+                (_, Some(_)) => line.extend([NOT_MEASURED.to_owned(), String::new()]),
                 (None, None) => continue,
             }
             let ratio = first.filter(|_| number > 0 && row.missing.is_none()).and_then(|first| first.ratio(row).ok());
@@ -105,25 +108,25 @@ pub(crate) fn ratios(ratios: &[Ratio]) -> String {
         let mut line = vec![what.clone(), (*aim).to_owned()];
         match ratio {
             Ok(spread) => line.extend(spread.say(factor)),
-            Err(why) => line.push(not_measured(why)),
+            Err(_) => line.push(NOT_MEASURED.to_owned()),
         }
         lines.push(line);
     }
     table(&lines)
 }
 
-/// In place of figures. What can be done about it, which follows, was told during the run.
-pub(crate) fn not_measured(why: &str) -> String {
-    format!("{NOT_MEASURED}: {}", why.split(';').next().unwrap_or_default())
+/// A line for each reason. What can be done about it, which follows, was told during the run.
+pub(crate) fn not_measured<'a>(reasons: impl Iterator<Item = &'a String>) -> String {
+    let mut told: Vec<_> = reasons.map(|why| why.split(';').next().unwrap_or_default()).collect();
+    let mut before = BTreeSet::new();
+    told.retain(|why| before.insert(*why));
+    told.into_iter().map(|why| format!("\nNot measured: {why}.\n")).collect()
 }
 
 /// The first line is the head. The first column is text, the others are figures.
 pub(crate) fn table(lines: &[Vec<String>]) -> String {
     let columns = lines.first().map_or(0, Vec::len);
-    let cells = |column: usize| lines.iter().filter_map(move |line| line.get(column));
-    // What is said in place of figures need not fit.
-    let lengths =
-        |column| cells(column).filter(|cell| !cell.starts_with(NOT_MEASURED)).map(|cell| cell.chars().count());
+    let lengths = |column: usize| lines.iter().filter_map(move |line| Some(line.get(column)?.chars().count()));
     let widths: Vec<_> = (0..columns).map(|column| lengths(column).max().unwrap_or(0).max(3)).collect();
     let mut text = String::new();
     for (number, line) in lines.iter().enumerate() {
@@ -198,8 +201,8 @@ mod tests {
         let theirs = Row { figures: vec![100.0], ..Row::new("theirs") };
         let table = Table { title: "Names".into(), unit: "pairs/s", rows: vec![ours, theirs, missing] };
         let text = table.markdown();
-        assert!(text.contains("| theirs |     100 | 100 – 100 |         2.00 | 2.00 – 2.00 |"), "{text}");
-        assert!(text.contains("not measured: not installed"), "{text}");
+        assert!(text.contains("| theirs |          100 | 100 – 100 |         2.00 | 2.00 – 2.00 |"), "{text}");
+        assert!(text.contains("| peer   | not measured |           |              |             |"), "{text}");
     }
 
     #[test]
@@ -212,9 +215,17 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "| ours / ours           | ≤ 3 |   1.00 | 1.00 – 1.00 |",
-                "| ours / peer           | ≥ 2 | not measured: not installed |             |",
+                "| ours / ours           | ≤ 3 |         1.00 | 1.00 – 1.00 |",
+                "| ours / peer           | ≥ 2 | not measured |             |",
             ]
         );
+    }
+
+    #[test]
+    fn a_reason_is_told_once() {
+        let reasons =
+            ["it is not installed; do install it", "other: no answer", "it is not installed"].map(str::to_owned);
+        let text = not_measured(reasons.iter());
+        assert_eq!(text, "\nNot measured: it is not installed.\n\nNot measured: other: no answer.\n");
     }
 }

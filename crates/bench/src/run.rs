@@ -58,7 +58,8 @@ pub(crate) async fn run(rounds: usize, span: Duration, names: &[String], ldlm: O
                 On::Server(server, way) => match rig.address(server) {
                     Ok(address) => {
                         say(&name(*work, *on));
-                        rig::closed(&tools, address, way, *work, runs, span).await.map_err(|error| error.to_string())
+                        let figure = rig::closed(&tools, address, way, *work, runs, span).await;
+                        figure.map_err(|error| format!("{}: {error}", name(*work, *on)))
                     }
                     Err(missing) => Err(missing),
                 },
@@ -72,7 +73,7 @@ pub(crate) async fn run(rounds: usize, span: Duration, names: &[String], ldlm: O
             match figure {
                 Ok(figure) => row.figures.push(figure),
                 Err(why) => {
-                    eprintln!("{} is not measured: {why}", name(*work, *on));
+                    eprintln!("not measured: {why}");
                     row.missing = Some(why);
                 }
             }
@@ -91,7 +92,7 @@ pub(crate) async fn run(rounds: usize, span: Duration, names: &[String], ldlm: O
             };
             match latencies {
                 Ok(latencies) => latency.rounds.push(latencies),
-                Err(why) => latency.missing = Some(why.to_string()),
+                Err(why) => latency.missing = Some(format!("{}: {why}", latency.who)),
             }
         }
     }
@@ -142,10 +143,18 @@ fn ratios(rows: &[(Work, On, Row)]) -> Vec<Ratio> {
 }
 
 impl Measured {
+    /// Why what is missing is not there.
+    fn missing(&self) -> impl Iterator<Item = &String> {
+        let rows = self.tables.iter().flat_map(|table| &table.rows).filter_map(|row| row.missing.as_ref());
+        let latencies = self.latencies.iter().filter_map(|latency| latency.missing.as_ref());
+        rows.chain(latencies).chain(self.ratios.iter().filter_map(|ratio| ratio.ratio.as_ref().err()))
+    }
+
     /// With the plots, if they are beside it.
     pub(crate) fn markdown(&self, with_plots: bool) -> String {
         let (rounds, seconds) = (self.rounds, self.span.as_secs_f64());
-        let mut text = format!("{}\nRounds: {rounds}, of {seconds} s for each figure.\n", self.machine);
+        let mut text = format!("{}{}", self.machine, report::not_measured(self.missing()));
+        text += &format!("\nRounds: {rounds}, of {seconds} s for each figure.\n");
         if !self.ratios.is_empty() {
             text += &format!("\n### What we aim for\n\n{}", report::ratios(&self.ratios));
         }
