@@ -67,6 +67,8 @@ fn pages(cli: &Command) -> Vec<(String, String)> {
     let mut pages = Vec::new();
     let mut left = vec![cli];
     while let Some(command) = left.pop() {
+        // What only the long help shows would have no text on its page.
+        let command = command.mut_args(|argument| argument.hide_short_help(false));
         left.extend(command.get_subcommands().filter(|command| !command.is_hide_set()).cloned());
         let man = Man::new(command).source(concat!("tenure ", env!("CARGO_PKG_VERSION")));
         pages.push((man.get_filename(), render(&man)));
@@ -111,14 +113,15 @@ fn visible(cli: &Command) -> Command {
 
 #[cfg(test)]
 mod tests {
-    use clap::ValueEnum;
+    use clap::{Arg, ValueEnum};
 
     use super::*;
 
     #[test]
     fn what_is_hidden_is_neither_completed_nor_documented() {
+        let option = Arg::new("tls-ca").long("tls-ca").help("Trust these").hide_short_help(true);
         let cli = Command::new(NAME)
-            .subcommand(Command::new("run").about("Run a command"))
+            .subcommand(Command::new("run").about("Run a command").arg(option))
             .subcommand(Command::new("__guard").hide(true));
         for shell in Shell::value_variants() {
             let script = script(*shell, &cli);
@@ -127,5 +130,6 @@ mod tests {
         let pages = pages(&cli);
         assert_eq!(pages.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["tenure.1", "tenure-run.1"]);
         assert!(pages.iter().all(|(_, page)| !page.contains("guard")), "{pages:?}");
+        assert!(pages[1].1.contains("Trust these"), "what short help leaves out is documented: {pages:?}");
     }
 }

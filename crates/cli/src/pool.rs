@@ -94,10 +94,10 @@ pub(crate) struct SetArgs {
     #[arg(long = "weight", value_name = "GROUP=N", value_parser = weight, requires = "fair")]
     weights: Vec<(String, u32)>,
     /// Choose among the free resources by the score that this script gives each: its text, or @FILE
-    #[arg(long, value_name = "SCRIPT", conflicts_with = "file")]
+    #[arg(long, value_name = "SCRIPT", conflicts_with = "file", allow_hyphen_values = true)]
     place_by: Option<String>,
     /// Serve first whom this script gives the highest score, of those who fit, within a priority: its text, or @FILE
-    #[arg(long, value_name = "SCRIPT", conflicts_with = "file")]
+    #[arg(long, value_name = "SCRIPT", conflicts_with = "file", allow_hyphen_values = true)]
     order_by: Option<String>,
     /// Only if it has this many units or resources now; refused if that has changed since somebody looked
     #[arg(long, value_name = "N")]
@@ -397,11 +397,14 @@ fn resource(text: &str) -> Result<v1::Resource, String> {
     }
     let mut resource = v1::Resource { name: name.to_owned(), ..v1::Resource::default() };
     for word in words {
-        let (list, pair): (&mut BTreeMap<_, _>, _) = match word.strip_prefix('@') {
-            Some(property) => (&mut resource.properties, property),
-            None => (&mut resource.labels, word),
+        let (what, list, pair): (_, &mut BTreeMap<_, _>, _) = match word.strip_prefix('@') {
+            Some(property) => ("property", &mut resource.properties, property),
+            None => ("label", &mut resource.labels, word),
         };
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if name.is_empty() {
+            return Err(format!("`{word}` is a {what} without a name"));
+        }
         if list.insert(name.to_owned(), value.to_owned()).is_some() {
             return Err(format!("`{name}` is there twice"));
         }
@@ -423,8 +426,8 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_without_a_name_or_with_a_label_twice_is_none() {
-        for text in ["", "  ", "@host=rack-3", "mem=80", "gpu-1 mem=80 mem=16"] {
+    fn a_resource_without_a_name_or_with_a_label_without_one_or_twice_is_none() {
+        for text in ["", "  ", "@host=rack-3", "mem=80", "gpu-1 mem=80 mem=16", "gpu-1 =80", "gpu-1 @=80", "gpu-1 @"] {
             assert!(resource(text).is_err(), "{text}");
         }
     }

@@ -61,10 +61,10 @@ struct Options {
     #[arg(long, value_name = "DIR", env = env::DATA, default_value = "tenure-data")]
     data: PathBuf,
     /// Listen here for gRPC; port 0 takes any that is free
-    #[arg(long, value_name = "ADDR", env = env::GRPC, default_value = "127.0.0.1:3144")]
+    #[arg(long, value_name = "IP:PORT", value_parser = address, env = env::GRPC, default_value = "127.0.0.1:3144")]
     grpc: SocketAddr,
     /// Listen here for HTTP: REST, metrics, health
-    #[arg(long, value_name = "ADDR", env = env::HTTP, default_value = "127.0.0.1:3180")]
+    #[arg(long, value_name = "IP:PORT", value_parser = address, env = env::HTTP, default_value = "127.0.0.1:3180")]
     http: SocketAddr,
     /// Where pools live
     #[arg(long, value_name = "WHERE", env = env::ENGINE, default_value = "embedded")]
@@ -420,6 +420,10 @@ Hold a lock while a command runs, and see from elsewhere who has it:
         let mut stdout = std::io::stdout().lock();
         let _ = stdout.write_all(greeting.as_bytes()).and_then(|()| stdout.flush());
     }
+}
+
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| "expected an address and a port, such as 127.0.0.1:3144 or [::]:3144")
 }
 
 fn ttl(text: &str) -> Result<Ttl, String> {

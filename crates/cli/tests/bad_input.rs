@@ -139,6 +139,8 @@ fn command_lines_that_cannot_be_read_are_explained_before_anybody_is_asked() {
             &["renew"],
             &["release", "--key-file", "no-such-file"],
             &["pool", "set", "gpus", "--units", "1", "--place-by", "@no-such-file"],
+            // Scripts may begin with a minus.
+            &["pool", "set", "gpus", "--resource", "a @=1", "--place-by", "-1"],
             &["withdraw"],
             &["rate"],
             &["rate", "calls", "--limit", "5"],
@@ -149,6 +151,8 @@ fn command_lines_that_cannot_be_read_are_explained_before_anybody_is_asked() {
             &["elect", "chief", "me", "--listen"],
             &["elect", "chief", "--listen", "-n"],
             &["history", "--limit", "-3"],
+            &["history", "--since", "1h", "--until", "2h"],
+            &["serve", "--grpc", "localhost:3144"],
             &["completions", "tcsh"],
         ],
     );

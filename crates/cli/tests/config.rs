@@ -203,7 +203,7 @@ fn a_mistake_in_the_file_is_told_even_where_a_flag_wins_but_after_one_on_the_com
     );
     let (code, _, error) = ended(tenure(folder.path(), &["serve", "--grpc", "elsewhere"]).output().unwrap());
     assert_eq!(code, Some(64), "{error}");
-    assert!(error.starts_with("error: invalid value 'elsewhere' for '--grpc <ADDR>'"), "{error}");
+    assert!(error.starts_with("error: invalid value 'elsewhere' for '--grpc <IP:PORT>'"), "{error}");
 }
 
 #[test]

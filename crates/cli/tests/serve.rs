@@ -84,7 +84,7 @@ fn a_folder_of_somebody_else_is_left_alone() {
 fn a_bad_command_line_is_one_clear_line_and_a_hint() {
     for (arguments, said) in [
         (vec!["serve", "--durability", "perhaps"], "invalid value 'perhaps' for '--durability <WHEN>'"),
-        (vec!["serve", "--grpc", "nowhere"], "invalid value 'nowhere' for '--grpc <ADDR>'"),
+        (vec!["serve", "--grpc", "nowhere"], "invalid value 'nowhere' for '--grpc <IP:PORT>'"),
         (vec!["serve", "--history-age", "soon"], "invalid value 'soon' for '--history-age <DURATION>'"),
         (vec!["serve", "--pool-idle", "0s"], "--pool-idle"),
         (vec!["serve", "--colour"], "unexpected argument '--colour' found"),

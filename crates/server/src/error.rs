@@ -27,6 +27,7 @@ pub(crate) enum Error {
 /// What only an HTTP request can get wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HttpError {
+    UnknownHost,
     UnknownPath,
     MethodNotAllowed,
     UnsupportedMediaType,
@@ -46,6 +47,7 @@ impl Error {
             Self::Refused(refusal) => refusal.code(),
             Self::Failed(failure) => failure.code(),
             Self::EventsGone(_) => "events_gone",
+            Self::Http(HttpError::UnknownHost) => "unknown_host",
             Self::Http(HttpError::UnknownPath) => "unknown_path",
             Self::Http(HttpError::MethodNotAllowed) => "method_not_allowed",
             Self::Http(HttpError::UnsupportedMediaType) => "unsupported_media_type",
@@ -81,6 +83,7 @@ impl Error {
             Self::Failed(Failure::Lost) => (Code::Unknown, StatusCode::INTERNAL_SERVER_ERROR),
             Self::Failed(Failure::Unreadable(_)) => (Code::Internal, StatusCode::INTERNAL_SERVER_ERROR),
             Self::EventsGone(_) => (Code::OutOfRange, StatusCode::GONE),
+            Self::Http(HttpError::UnknownHost) => (Code::FailedPrecondition, StatusCode::MISDIRECTED_REQUEST),
             Self::Http(HttpError::UnknownPath) => (Code::Unimplemented, StatusCode::NOT_FOUND),
             Self::Http(HttpError::MethodNotAllowed) => (Code::Unimplemented, StatusCode::METHOD_NOT_ALLOWED),
             Self::Http(HttpError::UnsupportedMediaType) => (Code::InvalidArgument, StatusCode::UNSUPPORTED_MEDIA_TYPE),
@@ -154,6 +157,10 @@ impl<T> InField<T> for Result<T, Invalid> {
 impl HttpError {
     fn tell(self) -> v1::Refusal {
         let (message, advice) = match self {
+            Self::UnknownHost => (
+                "a server without a password that listens on loopback is not reached by this host name",
+                "ask for localhost or for an address, or give the server a password",
+            ),
             Self::UnknownPath => ("there is nothing at this path", "see /api/v1/openapi.json for what there is"),
             Self::MethodNotAllowed => {
                 ("the path does not know this method", "see /api/v1/openapi.json for what there is")

@@ -1,8 +1,13 @@
 //! The HTTP port: serves a router on each connection, with the bounds that hyper leaves open.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use axum::extract::Request;
+use axum::http::header::HOST;
+use axum::http::uri::Authority;
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
 use axum::{Extension, Router};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -17,6 +22,7 @@ use tower::Layer;
 use tower::util::MapResponse;
 
 use crate::auth::{Door, Face};
+use crate::error::{Error, HttpError};
 use crate::server::Config;
 use crate::{accept, version};
 
@@ -60,6 +66,13 @@ pub(crate) async fn serve(
         .initial_connection_window_size(UNREAD_BYTES_MAX)
         .max_pending_accept_reset_streams(CANCELLED_MAX)
         .max_local_error_reset_streams(BROKEN_MAX);
+    // A browser on this machine is let in by where it is, and so is any page in it that has its own name lead here. With a password, or a
+    // certificate for other names, that does not help the page.
+    let is_open = config.password.is_none() && config.tls.is_none();
+    let router = match listener.local_addr() {
+        Ok(addr) if is_open && addr.ip().is_loopback() => router.layer(from_fn(only_by_names_of_loopback)),
+        _ => router,
+    };
     // Whoever is not let in is told so by a signed answer too.
     let guarded = MapResponse::new(Door::new(config.password.clone(), Face::Http).layer(router), version::sign);
     let connections = GracefulShutdown::new();
@@ -74,11 +87,45 @@ pub(crate) async fn serve(
     connections.shutdown().await;
 }
 
+async fn only_by_names_of_loopback(request: Request, next: Next) -> Result<Response, Error> {
+    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()?.parse().ok());
+    // Over HTTP/2 it is part of the address. Who says none is no browser.
+    match request.uri().authority().or(host.as_ref()) {
+        Some(asked_for) if !is_of_loopback(asked_for) => Err(Error::Http(HttpError::UnknownHost)),
+        _ => Ok(next.run(request).await),
+    }
+}
+
+/// Names that nobody can have lead elsewhere, or here from elsewhere. Any address will do: it can be no page's name.
+fn is_of_loopback(asked_for: &Authority) -> bool {
+    let host = asked_for.host().trim_end_matches('.').to_ascii_lowercase();
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.ends_with(".localhost") || address.parse::<IpAddr>().is_ok()
+}
+
 async fn log_end(
     peer: Option<SocketAddr>,
     connection: impl Future<Output = Result<(), Box<dyn std::error::Error + Send + Sync>>>,
 ) {
     if let Err(error) = connection.await {
         tracing::debug!(?peer, error, "a connection ended early");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_known_by_its_names_and_by_addresses_alone() {
+        let is_known = |text: &str| is_of_loopback(&text.parse().unwrap());
+        for name in
+            ["localhost", "LocalHost:3180", "localhost.", "a.localhost:1", "127.0.0.1:3180", "[::1]:3180", "10.0.0.1"]
+        {
+            assert!(is_known(name), "{name}");
+        }
+        for name in ["evil.example", "localhost.evil.example:3180", "127.0.0.1.evil.example", "notlocalhost", "1.2.3"] {
+            assert!(!is_known(name), "{name}");
+        }
     }
 }

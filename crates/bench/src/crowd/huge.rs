@@ -81,10 +81,13 @@ fn by_http(address: &str, size: usize) -> Outcome<String> {
         let (kind, length) = ("application/json", body.len());
         let close = "connection: close";
         format!(
-            "POST /api/v1/acquire HTTP/1.1\r\nhost: x\r\n{close}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n{body}"
+            "POST /api/v1/acquire HTTP/1.1\r\nhost: localhost\r\n{close}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n{body}"
         )
     } else {
-        format!("GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncookie: {}\r\n\r\n", "x".repeat(1024 * 1024))
+        format!(
+            "GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncookie: {}\r\n\r\n",
+            "x".repeat(1024 * 1024)
+        )
     };
     let heard = raw::say_once(address, words.as_bytes(), Duration::from_secs(60))?;
     let heard = String::from_utf8_lossy(&heard);

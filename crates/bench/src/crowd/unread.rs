@@ -24,7 +24,7 @@ const WINDOW: usize = 60 * 1024;
 const STREAMS: u32 = 100;
 /// What watchers are to be told: more than the system would keep for one that does not read.
 const HISTORY: usize = 20_000;
-const EVENTS: &[u8] = b"GET /api/v1/watch?after=0 HTTP/1.1\r\nhost: x\r\n\r\n";
+const EVENTS: &[u8] = b"GET /api/v1/watch?after=0 HTTP/1.1\r\nhost: localhost\r\n\r\n";
 /// How the server's log begins to tell why.
 const REASON: &str = "a connection is closed because its answers are not read";
 
@@ -138,7 +138,7 @@ fn streams() -> impl FnMut() -> Option<Vec<u8>> {
 fn requests(most: usize) -> impl FnMut() -> Option<Vec<u8>> {
     let mut said = 0;
     move || {
-        let bytes = b"GET /api/v1/pools HTTP/1.1\r\nhost: x\r\n\r\n".repeat(500);
+        let bytes = b"GET /api/v1/pools HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(500);
         said += bytes.len();
         (said < most).then_some(bytes)
     }

@@ -57,6 +57,11 @@ pub(crate) struct HistoryArgs {
 }
 
 pub(crate) async fn history(args: HistoryArgs) -> Result<(), Exit> {
+    if let (Some(since), Some(until)) = (args.since, args.until)
+        && since >= until
+    {
+        return Err(Exit::usage("there is no time between --since and --until", "--since is the earlier of them"));
+    }
     let mut connection = Connection::open(&args.server).await?;
     let mut request = v1::HistoryRequest {
         namespace: args.server.namespace.clone(),

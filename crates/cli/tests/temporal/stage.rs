@@ -124,7 +124,7 @@ impl Stage {
     /// What REST says at this path; an error, if there is no such pool. Asked often, so without another process.
     pub(crate) fn listed(&self, path: &str) -> Value {
         let mut connection = TcpStream::connect(self.server.http.trim_start_matches("http://")).unwrap();
-        let request = format!("GET /api/v1/{path} HTTP/1.1\r\nhost: tenure\r\nconnection: close\r\n\r\n");
+        let request = format!("GET /api/v1/{path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
         connection.write_all(request.as_bytes()).unwrap();
         let answer = std::io::read_to_string(connection).unwrap();
         let (_, body) = answer.split_once("\r\n\r\n").unwrap();

@@ -1,6 +1,7 @@
 //! Input that cannot be used: a precise error, nothing changed, and the server goes on.
 
-use hyper::header::CONTENT_TYPE;
+use http_body_util::BodyExt;
+use hyper::header::{CONTENT_TYPE, HOST};
 use hyper::{Method, Request, StatusCode};
 use prost::Message;
 use serde_json::{Value, json};
@@ -172,6 +173,28 @@ async fn parameters_are_checked() {
 }
 
 #[tokio::test]
+async fn a_page_whose_own_name_leads_here_is_not_let_in() {
+    let fixture = Fixture::start().await;
+    let as_host = async |host: &str, path: &str| {
+        let request = Request::get(path).header(HOST, host).body(Vec::new()).unwrap();
+        let response = fixture.send(request).await;
+        (response.status(), response.into_body().collect().await.unwrap().to_bytes())
+    };
+    for path in ["/api/v1/pools", "/", "/metrics", "/session", "/nowhere"] {
+        let (status, answer) = as_host("evil.example:3180", path).await;
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        assert_eq!(
+            (status, &answer["error"]["code"]),
+            (StatusCode::MISDIRECTED_REQUEST, &json!("unknown_host")),
+            "{path}"
+        );
+    }
+    for host in ["localhost:1", "127.0.0.1", "[::1]:3180"] {
+        assert_eq!(as_host(host, "/api/v1/pools").await.0, StatusCode::OK, "{host}");
+    }
+}
+
+#[tokio::test]
 async fn wrong_paths_methods_and_types_are_errors_in_json() {
     let fixture = Fixture::start().await;
     let (status, answer) = fixture.get("/api/v1/nowhere").await;
@@ -313,7 +336,7 @@ async fn half_a_request_changes_nothing() {
     let fixture = Fixture::start().await;
     let body = br#"{"pool": "db", "holder": "alice"}"#;
     let head = format!(
-        "POST /api/v1/acquire HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        "POST /api/v1/acquire HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
     let whole = [head.as_bytes(), body].concat();

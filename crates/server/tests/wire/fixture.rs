@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
@@ -92,7 +92,7 @@ impl Fixture {
     pub(crate) async fn send(&self, request: Request<Vec<u8>>) -> Response<Incoming> {
         let (parts, body) = request.into_parts();
         let mut request = Request::from_parts(parts, Full::new(Bytes::from(body)));
-        request.headers_mut().insert(HOST, "localhost".parse().unwrap());
+        request.headers_mut().entry(HOST).or_insert(HeaderValue::from_static("localhost"));
         let socket = TcpStream::connect(self.server.http_addr()).await.unwrap();
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(socket)).await.unwrap();
         tokio::spawn(connection);

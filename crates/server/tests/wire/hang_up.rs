@@ -89,7 +89,7 @@ async fn wait_over_http(fixture: &Fixture) -> TcpStream {
     let mut socket = TcpStream::connect(fixture.server.http_addr()).await.unwrap();
     let body = r#"{"pool": "db", "holder": "bob", "wait_forever": true}"#;
     let request = format!(
-        "POST /api/v1/acquire HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST /api/v1/acquire HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
     socket.write_all(request.as_bytes()).await.unwrap();
@@ -104,7 +104,7 @@ async fn a_watcher_that_hangs_up_costs_nothing_more() {
     fixture.get("/api/v1/pools").await;
     let watching = fixture.engine_users();
     let mut socket = TcpStream::connect(fixture.server.http_addr()).await.unwrap();
-    socket.write_all(b"GET /api/v1/watch HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    socket.write_all(b"GET /api/v1/watch HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     let mut head = [0; 64];
     socket.read_exact(&mut head).await.unwrap();
     assert!(fixture.engine_users() > watching);

@@ -54,9 +54,9 @@ async fn who_never_reads_over_http_1_is_hung_up_on_and_others_are_served() {
     }
 
     let mut watching = deaf(&fixture);
-    watching.write_all(b"GET /api/v1/watch?after=0 HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    watching.write_all(b"GET /api/v1/watch?after=0 HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     let mut asking = deaf(&fixture);
-    let many = b"GET /api/v1/pools?limit=1000 HTTP/1.1\r\nhost: x\r\n\r\n".repeat(REQUESTS);
+    let many = b"GET /api/v1/pools?limit=1000 HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(REQUESTS);
     assert!(within(asking.write_all(&many)).await.is_err(), "all was listened to");
     is_hung_up_on(&watching).await;
     fixture.assert_serves().await;
