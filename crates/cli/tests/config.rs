@@ -167,7 +167,7 @@ fn a_mistake_in_the_file_is_shown_where_it_is() {
         ),
         (
             "grpc = \"nowhere\"",
-            "line 1: invalid value \"nowhere\" for `grpc`: invalid socket address syntax",
+            "line 1: invalid value \"nowhere\" for `grpc`: expected an address and a port, such as 127.0.0.1:3144 or [::]:3144",
             "leave it out for the default: grpc = \"127.0.0.1:3144\"",
         ),
         (
@@ -198,7 +198,7 @@ fn a_mistake_in_the_file_is_told_even_where_a_flag_wins_but_after_one_on_the_com
     assert_fails(
         &mut tenure(folder.path(), &["serve", "--grpc", "127.0.0.1:0", "--print-config"]),
         64,
-        "tenure.toml, line 1: invalid value \"nowhere\" for `grpc`: invalid socket address syntax",
+        "tenure.toml, line 1: invalid value \"nowhere\" for `grpc`: expected an address and a port, such as 127.0.0.1:3144 or [::]:3144",
         "leave it out for the default: grpc = \"127.0.0.1:3144\"",
     );
     let (code, _, error) = ended(tenure(folder.path(), &["serve", "--grpc", "elsewhere"]).output().unwrap());
